@@ -1,0 +1,1 @@
+"""Speed against peers: everything in one interleaved run, reported as ratios."""

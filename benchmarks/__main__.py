@@ -1,0 +1,9 @@
+"""`python -m benchmarks [NAME …]`: run the benchmarks, all unless named."""
+
+import importlib
+import sys
+
+NAMES = ("evaluation",)
+
+for name in sys.argv[1:] or NAMES:
+    importlib.import_module(f"benchmarks.{name}").main()

@@ -1,0 +1,63 @@
+"""tamis builds, judges and serves document re-rankers.
+
+Names are imported when they are first used, so that `import tamis` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tamis.collection.judgements import read_qrels, write_qrels
+    from tamis.collection.opening import open_collection, read_queries
+    from tamis.collection.runs import read_run, write_run
+    from tamis.evaluation import compare, evaluate
+    from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
+
+_HOME = {
+    "read_qrels": "tamis.collection.judgements",
+    "write_qrels": "tamis.collection.judgements",
+    "open_collection": "tamis.collection.opening",
+    "read_queries": "tamis.collection.opening",
+    "read_run": "tamis.collection.runs",
+    "write_run": "tamis.collection.runs",
+    "compare": "tamis.evaluation",
+    "evaluate": "tamis.evaluation",
+    "Document": "tamis.types",
+    "Ids": "tamis.types",
+    "Qrels": "tamis.types",
+    "Queries": "tamis.types",
+    "Query": "tamis.types",
+    "Run": "tamis.types",
+    "Source": "tamis.types",
+    "Stage": "tamis.types",
+}
+
+__all__ = [
+    "Document",
+    "Ids",
+    "Qrels",
+    "Queries",
+    "Query",
+    "Run",
+    "Source",
+    "Stage",
+    "__version__",
+    "compare",
+    "evaluate",
+    "open_collection",
+    "read_qrels",
+    "read_queries",
+    "read_run",
+    "write_qrels",
+    "write_run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tamis' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,95 @@
+"""The verbs put together, and what happens to errors: two lines, and an exit code.
+
+0 done, 1 failed, 2 misused. Data goes to files or stdout, words and progress to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from tamis import __version__
+from tamis.cli import collections, demo, evaluate, fuse
+from tamis.errors import TamisError
+
+app = typer.Typer(
+    name="tamis",
+    help="Build, judge and serve document re-rankers from your own documents.",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+JOB, RERANKING, KNOWING = "The job", "Re-ranking", "Knowing"
+app.command("demo", rich_help_panel=JOB)(demo.demo)
+app.command("fuse", rich_help_panel=RERANKING)(fuse.fuse)
+app.command("evaluate", rich_help_panel=KNOWING)(evaluate.evaluate)
+app.command("info", rich_help_panel=KNOWING)(collections.info)
+app.command("convert", rich_help_panel=KNOWING)(collections.convert)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tamis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tamis(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Build, judge and serve document re-rankers from your own documents."""
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line; the exit code."""
+    try:
+        code = app(arguments or ["--help"], prog_name="tamis", standalone_mode=False)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        verb = context.command_path if context else "tamis"
+        return _say(error.format_message(), f"see {verb} --help", error.exit_code)
+    except TamisError as error:
+        return _say(str(error), error.hint, 1)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _say(f"{where}{error.strerror or error}", _HINTS.get(error.errno or 0, ""), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("interrupted", "nothing was written", 130)
+    return code if isinstance(code, int) else 0
+
+
+_HINTS = {
+    2: "is the path right?",
+    13: "you may not read or write there",
+    28: "the disk is full; nothing half-written was left",
+}
+"""What to say of a system error, by its number."""
+
+
+def _say(problem: str, hint: str, code: int) -> int:
+    print(f"error: {_one_line(problem)}", file=sys.stderr)
+    if hint:
+        print(f"hint: {_one_line(hint)}", file=sys.stderr)
+    return code
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

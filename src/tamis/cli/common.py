@@ -1,0 +1,138 @@
+"""What verbs share: options that mean the same everywhere, `-` for stdin and stdout, tables."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+STDIO = "-"
+
+OnError = Annotated[
+    Literal["raise", "skip"],
+    typer.Option("--on-error", help="On a bad line: stop there, or skip, count and report."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", help="What the input is, if looking inside cannot tell."),
+]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Name of the column with ids.")]
+TextColumn = Annotated[str | None, typer.Option("--text", help="Name of the column with texts.")]
+TitleColumn = Annotated[str | None, typer.Option("--title", help="Name of the title column.")]
+
+
+@contextmanager
+def reading(path: str) -> Iterator[Path]:
+    """A path to read; `-` is stdin, kept in a file for as long as it is needed."""
+    if path != STDIO:
+        yield Path(path)
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "stdin"
+        with file.open("wb") as out:
+            shutil.copyfileobj(sys.stdin.buffer, out)
+        yield file
+
+
+@contextmanager
+def writing_to(path: str) -> Iterator[Path]:
+    """A path to write; what was written for `-` goes to stdout."""
+    if path != STDIO:
+        yield Path(path)
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "stdout"
+        yield file
+        with file.open("rb") as done:
+            shutil.copyfileobj(done, sys.stdout.buffer)
+
+
+def say(words: str) -> None:
+    """Words for the person, on stderr."""
+    print(words, file=sys.stderr)
+
+
+def console() -> Console:
+    """Where tables go: stdout, with colours only in a terminal and without NO_COLOR."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 200
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def show(*things: RenderableType) -> None:
+    """Print tables and sentences on stdout; a table too wide for the terminal is turned."""
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    out = console()
+    for thing in things:
+        wide = Measurement.get(out, out.options.update(max_width=1000), thing).maximum > out.width
+        out.print(_turned(thing) if isinstance(thing, Table) and wide else thing)
+
+
+def _turned(table: Table) -> Table:
+    """A narrow table of a row's cells below each other, rows set apart by a line."""
+    from rich.table import Table
+
+    narrow = Table(title=table.title, show_header=False, box=None, pad_edge=False)
+    heads = [column.header for column in table.columns]
+    for cells in zip(*[column.cells for column in table.columns], strict=True):
+        for head, cell in zip(heads, cells, strict=True):
+            narrow.add_row(head, cell)
+        narrow.add_section()
+        narrow.add_row("", "")
+    return narrow
+
+
+def show_json(value: Any) -> None:
+    """Print JSON on stdout."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def show_facts(facts: Mapping[str, Any]) -> None:
+    """Print facts by name, sections indented."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(facts, 0):
+        table.add_row(Text(name, style="bold" if not value else ""), Text(value))
+    show(table)
+
+
+def _lines(facts: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
+    for name, value in facts.items():
+        indented = "  " * depth + name
+        if isinstance(value, Mapping) and all(_is_plain(part) for part in value.values()) and depth:
+            yield indented, ", ".join(f"{key} {_shown(part)}" for key, part in value.items())
+        elif isinstance(value, Mapping):
+            yield indented, ""
+            yield from _lines(value, depth + 1)
+        else:
+            yield indented, _shown(value)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)

@@ -1,0 +1,149 @@
+"""`tamis evaluate`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tamis.cli.common import Force, Json, OnError, reading, say, show, show_json, writing_to
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from tamis.collection.base import Faults
+    from tamis.evaluation import Evaluation
+    from tamis.types import Queries, Run
+
+MEASURES = ("nDCG@10", "AP", "RR@10", "R@1000")
+
+
+def evaluate(
+    qrels: Annotated[str, typer.Argument(help="Judgements: TREC, BEIR or Parquet; - is stdin.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs: TREC or Parquet.")],
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("-m", "--measure", help="Such as nDCG@10, AP(rel=2), P@30; repeatable."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Compare every other run with this one.")
+    ] = None,
+    per_query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Every query's values: .tsv, .csv or .jsonl; - is stdout."
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="REPORT", help="Write a report to look at in a browser.")
+    ] = None,
+    collection: Annotated[
+        str | None,
+        typer.Option("-c", "--collection", help="Where the report takes the queries' texts from."),
+    ] = None,
+    agreement: Annotated[
+        bool, typer.Option("--agreement", help="Add overlap and rank correlation of the runs.")
+    ] = False,
+    fail_if_worse: Annotated[
+        float | None,
+        typer.Option(
+            metavar="LEVEL", help="Exit 1 if a run is significantly below the baseline at LEVEL."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the randomisation test and bootstrap.")] = 0,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    json: Json = False,
+    on_error: OnError = "raise",
+    force: Force = False,
+) -> None:
+    """Measure runs against judgements; with a baseline, test the differences.
+
+    Example: tamis evaluate qrels.txt bm25.trec mine.trec -m nDCG@10 -m AP --baseline bm25.trec
+    """
+    from tamis import evaluation as ev
+    from tamis.collection.base import Faults
+    from tamis.collection.judgements import read_qrels
+    from tamis.evaluation.report import write_report
+
+    if fail_if_worse is not None and baseline is None:
+        raise typer.BadParameter("--fail-if-worse needs a --baseline")
+    faults = Faults(skip=on_error == "skip")
+    with reading(qrels) as path:
+        judged = read_qrels(path, faults)
+    read = _runs([*runs] if baseline is None else [baseline, *runs], faults)
+    first = None if baseline is None else next(iter(read))
+    if first is not None and len(read) < 2:
+        raise InputError("only the baseline to evaluate", hint="name another run to compare")
+    level = 0.05 if fail_if_worse is None else fail_if_worse
+    done = ev.evaluate(judged, read, measure or MEASURES)
+    compared = [] if first is None else ev.compare(done, first, seed=seed)
+    agreed = ev.agreements(read) if agreement else []
+    if json:
+        show_json({**ev.as_json(done, compared, level), "agreement": agreed})
+    elif latex or markdown:
+        print((ev.latex if latex else ev.markdown)(done, compared, level), end="")
+    else:
+        show(ev.rich_table(done, compared, level), *ev.footnotes(done, compared, level))
+        show(*([ev.comparison_table(compared)] if compared else []))
+        show(*([ev.agreement_table(agreed)] if agreed else []))
+    if faults.count:
+        say(f"warning: {faults.count:,} bad lines skipped, the first: {faults.first[0]}")
+    if per_query is not None:
+        with writing_to(per_query) as out:
+            _write_per_query(done, per_query, out, force)
+    if html is not None:
+        command = shlex.join(["tamis", *sys.argv[1:]])
+        write_report(
+            html,
+            done,
+            compared,
+            qrels=judged,
+            runs=read,
+            queries=_queries(collection),
+            baseline=first,
+            level=level,
+            command=command,
+            force=force,
+        )
+        say(f"report: {html}")
+    worse = ev.fails(compared, level) if fail_if_worse is not None else []
+    for one in worse:
+        say(f"worse: {one.run} is below {one.baseline} in {one.measure} by {-one.difference:.4f}")
+    if worse:
+        raise typer.Exit(1)
+
+
+def _runs(paths: list[str], faults: Faults) -> dict[str, Run]:
+    """The runs by the shortest end of their path that tells them apart."""
+    from tamis.collection.runs import read_run
+
+    distinct = list(dict.fromkeys(paths))
+    names = {path: Path(path).name for path in distinct}
+    if len(set(names.values())) < len(names):
+        names = {path: path for path in distinct}
+    found = {}
+    for path in distinct:
+        with reading(path) as file:
+            found[names[path]] = read_run(file, faults)
+    return found
+
+
+def _queries(collection: str | None) -> Queries | None:
+    from tamis.collection.opening import read_queries
+
+    return None if collection is None else read_queries(collection)
+
+
+def _write_per_query(done: Evaluation, name: str, out: Path, force: bool) -> None:
+    from tamis.collection.lines import writing
+    from tamis.evaluation import write_per_query
+
+    ending = Path(name.removesuffix(".gz").removesuffix(".zst")).suffix
+    with writing(out, force) as stream:
+        if ending == ".jsonl":
+            write_per_query(done, stream, "jsonl")
+        else:
+            write_per_query(done, stream, "csv" if ending == ".csv" else "tsv")

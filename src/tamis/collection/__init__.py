@@ -1,0 +1,1 @@
+"""Collections: one reader or writer a format, the document store, and the demo collection."""

@@ -1,0 +1,232 @@
+"""Rows of named values as documents and queries: which column is what, and how values read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tamis.collection.base import Faults
+from tamis.errors import LineError
+from tamis.types import Document, Query
+
+Record = dict[str, Any]
+Records = Iterable[tuple[int, Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which column holds the id, the text and the title; None is found among the usual names.
+
+    All other columns become fields. A value that is not a string is written as JSON; null, and an
+    empty list or object, is left out.
+
+    >>> Columns(id="sku", text="description").title is None
+    True
+    """
+
+    id: str | None = None
+    text: str | None = None
+    title: str | None = None
+
+
+DOCUMENT_IDS = ("id", "_id", "docid", "doc_id", "docno", "pid")
+DOCUMENT_TEXTS = ("text", "contents", "body", "passage")
+TITLES = ("title", "headline")
+QUERY_IDS = ("id", "_id", "qid", "query_id", "query-id")
+QUERY_TEXTS = ("text", "query", "question", "contents", "body", "title")
+NULLS: tuple[Any, ...] = (None, [], {})
+
+
+def find_column(given: str | None, usual: tuple[str, ...], names: Collection[str]) -> str | None:
+    """The column that was named, or the first usual one; None where it is not there.
+
+    >>> find_column(None, DOCUMENT_IDS, ["docno", "body"])
+    'docno'
+    """
+    if given is not None:
+        return given if given in names else None
+    return next((name for name in usual if name in names), None)
+
+
+def holds_documents(names: Collection[str], columns: Columns) -> bool:
+    """Whether there is a column for the id and one for the text of documents."""
+    return (
+        find_column(columns.id, DOCUMENT_IDS, names) is not None
+        and find_column(columns.text, DOCUMENT_TEXTS, names) is not None
+    )
+
+
+def holds_queries(names: Collection[str], columns: Columns) -> bool:
+    """Whether there is a column for the id and one for the text of queries."""
+    return (
+        find_column(columns.id, QUERY_IDS, names) is not None
+        and find_column(columns.text, QUERY_TEXTS, names) is not None
+    )
+
+
+def _needed(
+    what: str,
+    given: str | None,
+    usual: tuple[str, ...],
+    where: tuple[Path, int, Collection[str]],
+) -> str:
+    path, line, names = where
+    found = find_column(given, usual, names)
+    if found is None:
+        wanted = repr(given) if given is not None else f"for the {what} ({', '.join(usual)})"
+        raise LineError(
+            path, line, f"no field {wanted}", hint=f"say which of these it is: {', '.join(names)}"
+        )
+    return found
+
+
+def documents_of(
+    path: Path, records: Records, columns: Columns, faults: Faults
+) -> Iterator[tuple[int, Document]]:
+    """Records as documents; where names were left open, the first good record settles them."""
+    settled: tuple[str, str, str] | None = None
+    for line, record in records:
+        try:
+            if settled is None:
+                settled = _settle(path, line, record, columns)
+            row = line, _document(record, settled)
+        except _BadValueError as bad:
+            faults.meet(LineError(path, line, bad.problem, hint=bad.hint))
+            continue
+        except LineError as error:
+            faults.meet(error)
+            continue
+        yield row
+
+
+def _settle(path: Path, line: int, record: Record, columns: Columns) -> tuple[str, str, str]:
+    where = (path, line, record)
+    return (
+        _needed("id", columns.id, DOCUMENT_IDS, where),
+        _needed("text", columns.text, DOCUMENT_TEXTS, where),
+        columns.title or find_column(None, TITLES, record) or "title",
+    )
+
+
+def _document(record: Record, names: tuple[str, str, str]) -> Document:
+    id_name, text_name, title_name = names
+    try:
+        given, text = record.pop(id_name), record.pop(text_name)
+    except KeyError as missing:
+        raise _no_field(missing.args[0]) from None
+    title = record.pop(title_name, "")
+    return Document(
+        given if type(given) is str else _id(given, id_name),
+        text if type(text) is str else _text(text, text_name),
+        title if type(title) is str else _text(title, title_name),
+        fields_of(record) if record else {},
+    )
+
+
+def queries_of(
+    path: Path, records: Records, columns: Columns, faults: Faults
+) -> Iterator[tuple[int, Query]]:
+    """Records as queries; where names were left open, the first good record settles them."""
+    settled: tuple[str, str] | None = None
+    for line, record in records:
+        try:
+            if settled is None:
+                where = (path, line, record)
+                settled = (
+                    _needed("id", columns.id, QUERY_IDS, where),
+                    _needed("text", columns.text, QUERY_TEXTS, where),
+                )
+            row = line, _query(record, settled)
+        except _BadValueError as bad:
+            faults.meet(LineError(path, line, bad.problem, hint=bad.hint))
+            continue
+        except LineError as error:
+            faults.meet(error)
+            continue
+        yield row
+
+
+def _query(record: Record, names: tuple[str, str]) -> Query:
+    id_name, text_name = names
+    try:
+        given, text = record.pop(id_name), record.pop(text_name)
+    except KeyError as missing:
+        raise _no_field(missing.args[0]) from None
+    return Query(_id(given, id_name), _text(text, text_name), fields_of(record))
+
+
+class _BadValueError(Exception):
+    """A value that cannot be what its column says."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(problem)
+        self.problem, self.hint = problem, hint
+
+
+def _no_field(name: str) -> _BadValueError:
+    return _BadValueError(f"no field {name!r}", f"every record needs {name!r}")
+
+
+def _id(value: Any, name: str) -> str:
+    if type(value) is str:
+        return value
+    if type(value) is int:
+        return str(value)
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return _decoded(value, name)
+    raise _BadValueError(
+        f"the id in {name!r} is {_shown(value)}", "an id is a string or a whole number"
+    )
+
+
+def _text(value: Any, name: str) -> str:
+    if type(value) is str:
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return _decoded(value, name)
+    if isinstance(value, list | dict):
+        raise _BadValueError(f"the text in {name!r} is {_shown(value)}", "a text is a string")
+    return as_json(value)
+
+
+def fields_of(record: Record) -> dict[str, str]:
+    """What is left of a record, each value as a string.
+
+    >>> fields_of({"year": 1958, "author": "Perlis", "note": None, "tags": ["a"]})
+    {'year': '1958', 'author': 'Perlis', 'tags': '["a"]'}
+    """
+    fields = {}
+    for name, value in record.items():
+        if type(value) is str:
+            fields[name] = value
+        elif isinstance(value, bytes):
+            fields[name] = _decoded(value, name)
+        elif value not in NULLS and not (isinstance(value, float) and math.isnan(value)):
+            fields[name] = as_json(value)
+    return fields
+
+
+def as_json(value: Any) -> str:
+    """A value that is not a string, as JSON; dates as ISO 8601."""
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _decoded(value: bytes, name: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise _BadValueError(f"the bytes in {name!r} are not UTF-8", "store it as text") from None
+
+
+def _shown(value: Any) -> str:
+    kinds = {list: "a list", dict: "an object", bool: "true or false"}
+    return kinds.get(type(value), repr(value))

@@ -1,0 +1,79 @@
+"""BEIR's folder: `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, each packed or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tamis import durable
+from tamis.collection import tables
+from tamis.collection._records import Columns, documents_of, queries_of
+from tamis.collection.base import Collection, Faults, Streamed, no_queries
+from tamis.collection.checks import Checks, checked_queries
+from tamis.collection.judgements import read_qrels, write_qrels
+from tamis.collection.layout import packed_as, the_file
+from tamis.collection.notes import Notes, refuse_breaks
+from tamis.errors import InputError
+from tamis.types import Document, Qrels, Queries
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
+
+
+def is_beir(folder: Path) -> bool:
+    """Whether a folder has the corpus that BEIR folders have."""
+    return bool(packed_as(folder, CORPUS))
+
+
+def open_beir(folder: Path, faults: Faults, columns: Columns | None = None) -> Collection:
+    """A BEIR folder as a collection; queries and judgements may be missing.
+
+    `columns` stand in for `_id`, `text` and `title`, the names BEIR has for them.
+    """
+    columns = columns or Columns()
+    names = Columns(columns.id or "_id", columns.text or "text", columns.title or "title")
+    corpus = the_file(folder, CORPUS)
+    if corpus is None:
+        raise InputError(f"{folder} has no {CORPUS}", hint="a BEIR folder has one")
+    return Collection(
+        folder.resolve().name,
+        "beir",
+        Streamed(lambda: _documents(corpus, names, faults)),
+        lambda: _queries(folder, names, faults),
+        lambda: _qrels(folder, faults),
+        faults,
+    )
+
+
+def _documents(corpus: Path, names: Columns, faults: Faults) -> Iterator[Document]:
+    rows = documents_of(corpus, tables.read_jsonl(corpus, faults), names, faults)
+    return Checks(faults).documents(corpus, rows)
+
+
+def _queries(folder: Path, names: Columns, faults: Faults) -> Queries:
+    path = the_file(folder, QUERIES)
+    if path is None:
+        return no_queries()
+    rows = queries_of(path, tables.read_jsonl(path, faults), names, faults)
+    return checked_queries(path, rows, faults)
+
+
+def _qrels(folder: Path, faults: Faults) -> Mapping[str, Qrels]:
+    splits = sorted({path.name.partition(".tsv")[0] for path in (folder / QRELS).glob("*.tsv*")})
+    files = {split: the_file(folder / QRELS, f"{split}.tsv") for split in splits}
+    return {split: read_qrels(path, faults) for split, path in files.items() if path}
+
+
+def write_beir(collection: Collection, folder: Path, notes: Notes, force: bool = False) -> None:
+    """Write a BEIR folder; documents are streamed."""
+    with durable.new_folder(folder, force=force) as part:
+        documents = (tables.document_record(d, notes, "_id") for d in collection.documents)
+        tables.write_jsonl(documents, part / CORPUS)
+        if len(collection.queries):
+            queries = (tables.query_record(query, notes, "_id") for query in collection.queries)
+            tables.write_jsonl(queries, part / QUERIES)
+        if collection.qrels:
+            (part / QRELS).mkdir()
+        for split, qrels in collection.qrels.items():
+            refuse_breaks(qrels.queries)
+            refuse_breaks(qrels.docs)
+            write_qrels(qrels, part / QRELS / f"{split}.tsv", format="beir")

@@ -1,0 +1,113 @@
+"""From any format to any other: collections, runs, judgements and queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tamis.collection._records import Columns
+from tamis.collection.base import Faults
+from tamis.collection.formats import formats_of
+from tamis.collection.judgements import read_qrels, write_qrels
+from tamis.collection.look import look
+from tamis.collection.opening import is_id, open_collection, read_queries
+from tamis.collection.runs import read_run, write_run
+from tamis.collection.saving import write_collection, write_queries
+from tamis.errors import InputError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to read and how, what to write and how."""
+
+    source: str | Path
+    target: Path
+    to: str | None = None
+    format: str | None = None
+    columns: Columns = field(default_factory=Columns)
+    only_queries: bool = False
+    skip: bool = False
+    force: bool = False
+
+
+def convert_any(request: Request) -> list[str]:
+    """Convert what the request names; sentences on what was skipped, changed or left out.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     log = Path(folder) / "log.txt"
+    ...     _ = log.write_text("drum sieve")
+    ...     notes = convert_any(Request(log, Path(folder) / "topics", to="topics"))
+    ...     read_queries(Path(folder) / "topics")["q000001"].text
+    'drum sieve'
+    """
+    faults = Faults(skip=request.skip)
+    if is_id(request.source):
+        return _collection(request)
+    source = Path(request.source)
+    format = request.format or look(source, request.columns)
+    if format == "run":
+        notes = _run(source, request, faults)
+    elif format in formats_of("qrels"):
+        notes = _qrels(source, request, faults)
+    elif request.only_queries or format in ("topics", "topics-xml", "querylog"):
+        queries = read_queries(source, request.format, columns=request.columns, faults=faults)
+        to = request.to or "jsonl"
+        notes = write_queries(queries, request.target, to, request.force)
+    elif request.to in ("indexed",):
+        notes = _reranking(source, format, request)
+    else:
+        return _collection(request)
+    return [*notes, *_skipped(faults)]
+
+
+def _run(source: Path, request: Request, faults: Faults) -> list[str]:
+    to = request.to or ("parquet" if request.target.suffix == ".parquet" else "trec")
+    _require(to, ("trec", "parquet"), "a run")
+    return write_run(read_run(source, faults), request.target, format=to, force=request.force)
+
+
+def _qrels(source: Path, request: Request, faults: Faults) -> list[str]:
+    to = request.to or ("parquet" if request.target.suffix == ".parquet" else "trec")
+    _require(to, ("trec", "beir", "parquet"), "judgements")
+    write_qrels(read_qrels(source, faults), request.target, format=to, force=request.force)
+    return []
+
+
+def _reranking(source: Path, format: str, request: Request) -> list[str]:
+    """The re-ranking table as sorted Parquet with continuous query and passage numbers."""
+    from tamis.collection.reranking import reranking_to_parquet
+
+    if format != "reranking":
+        raise InputError(
+            f"{source} is {format}, not a table of qid, pid, query, passage and relevancy",
+            hint="only such a table can be written as 'indexed'",
+        )
+    return reranking_to_parquet(source, request.target, request.force)
+
+
+def _collection(request: Request) -> list[str]:
+    collection = open_collection(
+        request.source,
+        format=request.format,
+        columns=request.columns,
+        on_error="skip" if request.skip else "raise",
+    )
+    if request.only_queries:
+        to = request.to or "jsonl"
+        notes = write_queries(collection.queries, request.target, to, request.force)
+    else:
+        to = request.to or "collection"
+        notes = write_collection(collection, request.target, to, request.force)
+    return [*notes, *_skipped(collection.faults)]
+
+
+def _require(to: str, known: tuple[str, ...], what: str) -> None:
+    if to not in known:
+        raise InputError(f"cannot write {what} as {to!r}", hint=f"formats: {', '.join(known)}")
+
+
+def _skipped(faults: Faults) -> list[str]:
+    if not faults.count:
+        return []
+    return [f"{faults.count:,} bad lines skipped", *[f"skipped: {fault}" for fault in faults.first]]

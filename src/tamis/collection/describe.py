@@ -1,0 +1,237 @@
+"""What is in a collection, a run or a set of judgements, and what is suspicious about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain, combinations
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import ArrayLike
+
+from tamis.collection.base import Collection
+from tamis.collection.notes import counted
+from tamis.collection.pydocs import PyDocs
+from tamis.durable import Progress
+from tamis.text.near import near_duplicates
+from tamis.types import Ids, Qrels, Queries, Run
+from tamis.types._strings import Interner, pack
+
+BATCH = 8192
+LONG = 100_000
+"""A document of more words than this is worth a look."""
+LEAKS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts by name (sections hold facts of their own), and sentences on what looks wrong."""
+
+    facts: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+def distribution(values: ArrayLike) -> dict[str, float]:
+    """Where the values of a column lie.
+
+    >>> distribution([1, 2, 3, 4, 90])
+    {'mean': 20, 'least': 1, 'median': 3, '90%': 55.6, 'most': 90}
+    """
+    column = np.asarray(values)
+    if len(column) == 0:
+        return {}
+    with np.errstate(invalid="ignore"):  # of scores without end
+        least, median, high, most = np.percentile(column, [0, 50, 90, 100]).tolist()
+        mean = column.mean(dtype=np.float64)
+    found = {"mean": mean, "least": least, "median": median, "90%": high, "most": most}
+    return {name: _short(float(value)) for name, value in found.items()}
+
+
+def _short(value: float) -> float:
+    return int(value) if value.is_integer() else round(value, 1)
+
+
+def describe_collection(collection: Collection) -> Facts:
+    """Documents, queries and judgements of a collection; goes through every document once."""
+    documents, ids, warnings = _documents(collection)
+    facts: dict[str, Any] = {
+        "name": collection.name,
+        "format": collection.format,
+        "documents": documents,
+    }
+    queries, qrels = collection.queries, collection.qrels
+    if len(queries):
+        facts["queries"] = {
+            "count": len(queries),
+            "words": distribution([len(text.split()) for text in queries.texts or ()]),
+        }
+        if queries.fields:
+            facts["queries"]["fields"] = ", ".join(queries.fields)
+    if qrels:
+        facts["judgements"] = {split: _judged(part) for split, part in qrels.items()}
+        judged = Ids.of(chain.from_iterable(part.queries for part in qrels.values()))
+        facts["queries without judgements"] = int((queries.ids.positions_in(judged) < 0).sum())
+        warnings += _strangers(qrels, queries, ids) + _leaks(queries, qrels)
+    if isinstance(collection, PyDocs):
+        facts["questions"] = {
+            "no word shared with answers' names or first lines": f"{collection.gap():.0%}",
+            "dropped, for this Python lacks their answers": collection.questions.dropped,
+        }
+    if collection.faults.count:
+        facts["bad lines skipped"] = collection.faults.count
+        warnings += [f"skipped: {fault}" for fault in collection.faults.first]
+    return Facts(facts, tuple(warnings))
+
+
+def _documents(collection: Collection) -> tuple[dict[str, Any], Ids, list[str]]:
+    words: list[int] = []
+    hashes: list[int] = []
+    batch: list[str] = []
+    interner = Interner()
+    titled, suspicious = 0, 0
+    with Progress("reading documents", unit="documents") as progress:
+        for document in collection.documents:
+            words.append(len(document.text.split()))
+            hashes.append(xxhash.xxh3_64_intdigest(f"{document.title}\0{document.text}".encode()))
+            titled += bool(document.title)
+            suspicious += "\ufffd" in document.text
+            batch.append(document.id)
+            if len(batch) == BATCH:
+                _add(interner, batch)
+                batch.clear()
+            progress.advance()
+    _add(interner, batch)
+    same = len(hashes) - len(np.unique(np.array(hashes, np.uint64)))
+    lengths = np.array(words)
+    facts = {"count": len(words), "with a title": titled, "words": distribution(lengths)}
+    checks = {
+        "there are no documents": not words,
+        f"{counted(same, 'document')} repeat the text of another": same,
+        f"{counted(int((lengths == 1).sum()), 'document')} of one word": (lengths == 1).any(),
+        f"{counted(int((lengths > LONG).sum()), 'document')} of more than {LONG:,} words": (
+            lengths > LONG
+        ).any(),
+        f"{counted(suspicious, 'document')} with U+FFFD: wrongly decoded?": suspicious,
+    }
+    return facts, _ids(interner), [sentence for sentence, wrong in checks.items() if wrong]
+
+
+def _add(interner: Interner, batch: list[str]) -> None:
+    data, offsets = pack(batch)
+    interner.add(data, offsets[:-1], offsets[1:])
+
+
+def _ids(interner: Interner) -> Ids:
+    return Ids.numbering_table(*interner.table())[0]
+
+
+def _judged(qrels: Qrels) -> dict[str, Any]:
+    grades, counts = np.unique(qrels.grade, return_counts=True)
+    relevant = np.concatenate([[0], np.cumsum(qrels.grade > 0)])[qrels.offsets]
+    return {
+        "queries": len(qrels),
+        "judgements": len(qrels.doc),
+        "by grade": {str(g): n for g, n in zip(grades.tolist(), counts.tolist(), strict=True)},
+        "judged per query": distribution(np.diff(qrels.offsets)),
+        "queries without a relevant document": int((np.diff(relevant) == 0).sum()),
+    }
+
+
+def _strangers(qrels: Mapping[str, Qrels], queries: Queries, docs: Ids) -> list[str]:
+    """Judgements for queries or documents that the collection does not have."""
+    found = []
+    for split, part in qrels.items():
+        lost = int((part.docs.positions_in(docs)[part.doc] < 0).sum())
+        if lost:
+            found.append(f"{split}: {counted(lost, 'judgement')} for documents that are not there")
+        lost = int((part.queries.positions_in(queries.ids) < 0).sum())
+        if lost:
+            found.append(f"{split}: judgements for {counted(lost, 'query')} that are not there")
+    return found
+
+
+def leaks(queries: Queries, parts: Mapping[str, Ids]) -> list[tuple[str, str, str, str]]:
+    """Queries of different parts that are the same or nearly: part, query, other part, query.
+
+    >>> from tamis.types import Query
+    >>> log = Queries.of([Query("a", "Sift flour?"), Query("b", "sift flour")])
+    >>> leaks(log, {"train": Ids.of(["a"]), "test": Ids.of(["b"])})
+    [('train', 'a', 'test', 'b')]
+    """
+    part_of: list[list[str]] = [[] for _ in range(len(queries))]
+    for name, part in parts.items():
+        numbers = part.positions_in(queries.ids)
+        for number in numbers[numbers >= 0].tolist():
+            part_of[number].append(name)
+    ids = queries.ids
+    found = [
+        (here, ids[n], there, ids[n])
+        for n, names in enumerate(part_of)
+        for here, there in combinations(names, 2)
+    ]
+    for group in near_duplicates(queries.texts or ()):
+        for first, second in combinations(group, 2):
+            for here in part_of[first]:
+                for there in part_of[second]:
+                    if here != there:
+                        found.append((here, ids[first], there, ids[second]))
+    return found
+
+
+def _leaks(queries: Queries, qrels: Mapping[str, Qrels]) -> list[str]:
+    found = leaks(queries, {split: part.queries for split, part in qrels.items()})
+    if not found:
+        return []
+    sentences = [
+        f"{counted(len(found), 'pair')} of queries in different splits are the same or nearly"
+    ]
+    for here, first, there, second in found[:LEAKS_SHOWN]:
+        text = queries[first].text
+        sentences.append(f"leak: {here} {first!r} and {there} {second!r}: {text[:70]}")
+    return sentences
+
+
+def describe_run(run: Run) -> Facts:
+    """Queries, depth, scores and columns of a run."""
+    tied = 0
+    if len(run.doc) > 1:
+        inside = np.ones(len(run.doc) - 1, bool)
+        bounds = run.offsets[1:-1]
+        inside[bounds[(bounds > 0) & (bounds < len(run.doc))] - 1] = False
+        tied = int(((run.score[1:] == run.score[:-1]) & inside).sum())
+    facts = {
+        "queries": len(run),
+        "with texts": run.queries.texts is not None,
+        "rows": len(run.doc),
+        "documents": len(np.unique(run.doc)),
+        "documents per query": distribution(run.sizes()),
+        "scores": distribution(run.score),
+        "equal to the score above": tied,
+        "further columns": ", ".join(run.extra) or "none",
+    }
+    empty = int((run.sizes() == 0).sum())
+    return Facts(facts, (f"{counted(empty, 'query')} without results",) if empty else ())
+
+
+def describe_qrels(qrels: Qrels) -> Facts:
+    """Queries, grades and depth of judgements."""
+    facts = _judged(qrels)
+    lost = facts["queries without a relevant document"]
+    warning = f"{counted(lost, 'query')} without a relevant document"
+    documents = len(np.unique(qrels.doc))
+    return Facts({**facts, "documents": documents}, (warning,) if lost else ())
+
+
+def describe_queries(queries: Queries) -> Facts:
+    """Number, length and repetitions of queries."""
+    texts = queries.texts or ()
+    groups = near_duplicates(texts)
+    facts = {
+        "queries": len(queries),
+        "words": distribution([len(text.split()) for text in texts]),
+        "fields": ", ".join(queries.fields) or "none",
+        "nearly the same as another": sum(len(group) - 1 for group in groups),
+    }
+    return Facts(facts)

@@ -1,0 +1,143 @@
+"""A folder of files as people have them: text, Markdown, reStructuredText, HTML, PDF.
+
+What a file of each kind says, and what it is called, is `filetexts`'; here they are found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tamis.collection.base import Collection, Faults
+from tamis.collection.filetexts import KINDS, Unreadable, read_text
+from tamis.errors import InputError, LineError, require
+from tamis.types import Document
+
+LINK = "symbolic link"
+
+
+@dataclass(frozen=True)
+class FileDocuments:
+    """The files of a folder, each a document, read anew each time they are gone through.
+
+    `left_out` counts the files that are not read, by suffix.
+    """
+
+    root: Path
+    names: tuple[str, ...]
+    left_out: Counter[str]
+    faults: Faults
+
+    def __iter__(self) -> Iterator[Document]:
+        for name in self.names:
+            document = self._read(name)
+            if document is not None:
+                yield document
+
+    def _read(self, name: str) -> Document | None:
+        path = self.root / name
+        try:
+            name.encode()
+            title, text = read_text(path)
+        except UnicodeEncodeError:
+            shown = os.fsencode(path).decode(errors="replace")
+            self.faults.meet(
+                LineError(shown, 1, "the file's name is not UTF-8", hint="rename the file")
+            )
+        except OSError as error:
+            problem = f"it cannot be read: {error.strerror}"
+            self.faults.meet(LineError(path, 1, problem, hint="it was there a moment ago"))
+        except Unreadable as error:
+            self.faults.meet(LineError(path, error.line, error.problem, hint=error.hint))
+        else:
+            return Document(name, text, title)
+        return None
+
+
+def open_files(path: Path, faults: Faults) -> Collection:
+    r"""Open a folder of text files, or one file: the id of a document is its path in the folder.
+
+    Hidden files and folders are left out, and links that lead out of the folder; files that are
+    not text are counted in `documents.left_out`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "sieves.md").write_text("# Sieves\n\nThey sort grain.\n")
+    ...     [document] = open_files(Path(folder), Faults()).documents
+    >>> document.id, document.title
+    ('sieves.md', 'Sieves')
+    """
+    if path.is_dir():
+        root = path
+        names, left_out = _find(path)
+    else:
+        root = path.parent
+        names, left_out = _single(path)
+    if not names:
+        raise InputError(f"{path} holds no text that tamis reads", hint=_what_is_there(left_out))
+    if any(Path(name).suffix.lower() == ".pdf" for name in names):
+        require("pypdf")
+    documents = FileDocuments(root, tuple(names), left_out, faults)
+    return Collection(path.resolve().name, "files", documents, faults=faults)
+
+
+def _what_is_there(left_out: Counter[str]) -> str:
+    found = ", ".join(f"{count:,} {suffix}" for suffix, count in left_out.most_common(5))
+    return f"found: {found or 'no files'}; read are: {' '.join(KINDS)}"
+
+
+def _single(path: Path) -> tuple[list[str], Counter[str]]:
+    if not path.is_file():
+        raise InputError(f"there is no file or folder {path}", hint="is the path right?")
+    if path.suffix.lower() in KINDS:
+        return [path.name], Counter()
+    return [], Counter([_suffix(path.name)])
+
+
+def _find(root: Path) -> tuple[list[str], Counter[str]]:
+    """The files to read, by path with forward slashes, and how many others there are."""
+    names: list[str] = []
+    left_out: Counter[str] = Counter()
+    inside = root.resolve()
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        for entry in _entries(root / folder):
+            name = f"{folder}{entry.name}"
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(f"{name}/")
+            elif entry.is_symlink() and not _is_file_inside(Path(entry.path), inside):
+                left_out[LINK] += 1
+            elif entry.is_file() and Path(name).suffix.lower() in KINDS:
+                names.append(name)
+            else:
+                left_out[_suffix(entry.name)] += 1
+    return sorted(names), left_out
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise InputError(
+            f"the folder {folder} cannot be read: {error.strerror}",
+            hint="change its permissions, or move it elsewhere",
+        ) from None
+
+
+def _is_file_inside(link: Path, inside: Path) -> bool:
+    try:
+        target = link.resolve(strict=True)
+    except (OSError, RuntimeError):  # it leads nowhere, or in a circle
+        return False
+    return target.is_file() and target.is_relative_to(inside)
+
+
+def _suffix(name: str) -> str:
+    return Path(name).suffix.lower() or "without a suffix"

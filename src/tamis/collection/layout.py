@@ -1,0 +1,42 @@
+"""Files of a known name in a folder, each of which may be packed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tamis.collection.lines import PACKED
+from tamis.errors import InputError
+
+
+def packed_as(folder: Path, name: str) -> list[Path]:
+    """The files of this name, plain or packed, that a folder has."""
+    paths = (folder / f"{name}{suffix}" for suffix in PACKED)
+    return [path for path in paths if path.is_file()]
+
+
+def the_file(folder: Path, name: str) -> Path | None:
+    """The one file of this name, plain or packed; None where there is none."""
+    found = packed_as(folder, name)
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise InputError(f"{folder} has {names}", hint="which one is meant? keep one of them")
+    return found[0] if found else None
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files anywhere in a folder, by path, but for hidden ones."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [
+        path
+        for path in found
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+
+
+def plain_name(path: Path) -> str:
+    """A file's name without what says how it is packed.
+
+    >>> plain_name(Path("queries.dev.tsv.gz"))
+    'queries.dev.tsv'
+    """
+    return path.stem if path.suffix in PACKED[1:] else path.name

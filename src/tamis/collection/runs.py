@@ -1,0 +1,216 @@
+"""Runs in files: TREC, which others read, and Parquet, which keeps everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tamis.collection._columns import RUN, grouped, read_rows
+from tamis.collection.base import Faults
+from tamis.collection.lines import open_bytes, writing
+from tamis.durable import new_file
+from tamis.errors import InputError, LineError
+from tamis.types import Ids, Queries, Run
+from tamis.types.order import repeated
+
+KIND = {b"tamis": b"run"}
+FIELD = "query."
+"""Before the name of a query's further field, where it is a column of a Parquet file."""
+
+
+def read_run(path: Path | str, faults: Faults | None = None) -> Run:
+    r"""A run from a TREC or a Parquet file, whichever it is inside.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "run"
+    ...     _ = file.write_text("q1 Q0 d1 1 2.5 me\nq1 Q0 d2 2 2.5 me\n")
+    ...     read_run(file)["q1"].ids
+    ['d2', 'd1']
+    """
+    path = Path(path)
+    with open_bytes(path) as stream:
+        parquet = stream.read(4) == b"PAR1"
+    return _read_parquet(path) if parquet else _read_trec(path, faults or Faults())
+
+
+def write_run(
+    run: Run, path: Path | str, *, format: str = "", tag: str = "tamis", force: bool = False
+) -> list[str]:
+    """Write `trec` or `parquet`; sentences on what was left out.
+
+    Unless told, Parquet where the name ends in `.parquet`. TREC files are packed where the name
+    ends in `.gz` or `.zst`.
+    """
+    path = Path(path)
+    format = format or ("parquet" if path.suffix == ".parquet" else "trec")
+    if format == "parquet":
+        _write_parquet(run, path, force)
+        return []
+    if format != "trec":
+        raise InputError(f"cannot write a run as {format!r}", hint="formats: trec, parquet")
+    return _write_trec(run, path, tag, force)
+
+
+def _read_trec(path: Path, faults: Faults) -> Run:
+    rows = read_rows(path, RUN, faults)
+    order, offsets = grouped(rows.query, len(rows.queries))
+    with np.errstate(over="ignore"):
+        doc, score = rows.doc[order], rows.value.astype(np.float32)[order]
+    bad = []
+    for row in np.flatnonzero(np.isinf(score)).tolist():
+        value = rows.value[order[row]]
+        if np.isfinite(value):
+            problem = f"the score is {value:g}, more than a run can hold"
+            hint = "scores are 32-bit numbers, up to 3.4e38"
+            faults.meet(LineError(path, int(rows.line[order[row]]), problem, hint=hint))
+            bad.append(row)
+    for row in repeated(offsets, doc, len(rows.docs)).tolist():
+        query, name = rows.queries[rows.query[order[row]]], rows.docs[doc[row]]
+        faults.meet(
+            LineError(
+                path,
+                int(rows.line[order[row]]),
+                f"query {query!r} lists document {name!r} a second time",
+                hint="a run lists a document once a query",
+            )
+        )
+        bad.append(row)
+    if bad:
+        keep = np.ones(len(doc), bool)
+        keep[bad] = False
+        offsets = np.concatenate([[0], np.cumsum(keep)])[offsets]
+        doc, score = doc[keep], score[keep]
+    return Run.of_distinct(Queries(rows.queries), rows.docs, offsets, doc, score)
+
+
+def _write_trec(run: Run, path: Path, tag: str, force: bool) -> list[str]:
+    for ids in (run.queries.ids, run.docs.select(np.unique(run.doc))):
+        refuse_white_space(ids, "a TREC run")
+    if not tag or len(tag.split()) != 1 or tag != tag.strip():
+        raise InputError(f"the tag {tag!r} is not one word", hint="a TREC run's tag is one word")
+    with writing(path, force) as out:
+        for number, query in enumerate(run.queries.ids):
+            ranking = run.ranking(number)
+            rows = zip(ranking.ids, ranking.score.astype(str).tolist(), strict=True)
+            lines = [f"{query} Q0 {d} {n} {s} {tag}\n" for n, (d, s) in enumerate(rows, 1)]
+            out.write("".join(lines).encode())
+    notes = []
+    if run.extra:
+        notes.append(f"left out, for TREC runs have no place for it: {', '.join(run.extra)}")
+    if run.queries.texts is not None:
+        notes.append("left out, for TREC runs have no place for them: the queries' texts")
+    empty = int((run.sizes() == 0).sum())
+    if empty:
+        notes.append(
+            f"left out, for TREC runs have no place for them: {empty} queries without results"
+        )
+    return notes
+
+
+def refuse_white_space(ids: Ids, where: str) -> None:
+    """Raise where an id would break a file whose columns are separated by white space."""
+    blank = np.isin(ids.data, [9, 10, 11, 12, 13, 32])
+    empty = np.flatnonzero(np.diff(ids.offsets) == 0)
+    if not blank.any() and not len(empty):
+        return
+    number = (
+        int(empty[0])
+        if len(empty)
+        else int(np.searchsorted(ids.offsets, int(np.argmax(blank)), side="right")) - 1
+    )
+    raise InputError(
+        f"id {ids[number]!r} is empty or has white space, which {where} cannot hold",
+        hint="write .parquet instead",
+    )
+
+
+def _write_parquet(run: Run, path: Path, force: bool) -> None:
+    """A row a document; a query without results has one row that names no document."""
+    sizes = run.sizes()
+    padded = np.maximum(sizes, 1)
+    rows = np.full(int(padded.sum()), -1)
+    rows[np.repeat(sizes > 0, padded)] = np.arange(len(run.doc))
+    absent = rows < 0
+    query = np.repeat(np.arange(len(run), dtype=np.int32), padded)
+    columns = {"query": _dictionary(query, list(run.queries.ids))}
+    if run.queries.texts is not None:
+        columns["text"] = _dictionary(query, list(run.queries.texts))
+    for name, values in run.queries.fields.items():
+        columns[FIELD + name] = _dictionary(query, list(values))
+    used, doc = np.unique(run.doc, return_inverse=True)
+    doc = np.append(doc, 0).astype(np.int32)[rows]
+    columns["doc"] = _dictionary(doc, run.docs.take(used), absent)
+    columns["score"] = pa.array(np.append(run.score, np.float32(0))[rows], mask=absent)
+    for name, column in run.extra.items():
+        values = pa.array(column)
+        columns["extra." + name] = values.take(pa.array(rows, mask=absent))
+    table = pa.table(columns).replace_schema_metadata(KIND)
+    with new_file(path, force=force) as part:
+        pq.write_table(table, part, compression="zstd")
+
+
+def _dictionary(
+    numbers: NDArray[np.int32], values: list[str], mask: NDArray[np.bool_] | None = None
+) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(
+        pa.array(numbers, mask=mask), pa.array(values, pa.large_string())
+    )
+
+
+def _read_parquet(path: Path) -> Run:
+    table = pq.read_table(path)
+    for name in ("query", "doc", "score"):
+        if name not in table.column_names:
+            found = ", ".join(table.column_names)
+            raise InputError(
+                f"{path} has no column {name!r}; it has: {found}",
+                hint="a run in Parquet has the columns query, doc and score",
+            )
+    names, query = _numbered(table, "query")
+    ids, number = Ids.numbering(names)
+    order, padded = grouped(number[query], len(ids))
+    table = table.take(pa.array(order))
+    present = table["doc"].is_valid().to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(present)])[padded]
+    firsts = pa.array(padded[:-1])
+    texts = tuple(_strings(table, "text", firsts)) if "text" in table.column_names else None
+    fields = {
+        name.removeprefix(FIELD): tuple(_strings(table, name, firsts))
+        for name in table.column_names
+        if name.startswith(FIELD)
+    }
+    table = table.filter(pa.array(present))
+    doc_names, doc = _numbered(table, "doc")
+    docs, doc_number = Ids.numbering(doc_names)
+    score = table["score"].to_numpy().astype(np.float32)
+    extra = {
+        name.removeprefix("extra."): _plain(table[name])
+        for name in table.column_names
+        if name.startswith("extra.")
+    }
+    return Run(Queries(ids, texts, fields), docs, offsets, doc_number[doc], score, extra)
+
+
+def _plain(column: pa.ChunkedArray) -> NDArray[np.generic]:
+    """A column as numpy has it; strings as numpy's own string type, not as objects."""
+    if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
+        return np.array(column.to_pylist(), dtype=np.str_)
+    return np.asarray(column.to_numpy())
+
+
+def _numbered(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int32]]:
+    """The distinct strings of a column, and each row's number among them."""
+    column = table[name].cast(pa.large_string()).combine_chunks().dictionary_encode()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    numbers = column.indices.to_numpy().astype(np.int32)
+    return column.dictionary.to_pylist(), numbers
+
+
+def _strings(table: pa.Table, name: str, rows: pa.Array) -> list[str]:
+    return [value or "" for value in table[name].take(rows).to_pylist()]

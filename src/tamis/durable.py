@@ -1,0 +1,320 @@
+"""What every long job and every folder on disk shares: whole-or-nothing writes, locks,
+checksums, progress. What lies in a folder is left to whoever writes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from tamis.errors import DamagedError, OutputError
+
+BLOCK = 1 << 20
+"""How many bytes one checksum covers."""
+
+
+@contextmanager
+def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """A path to write to; what was written appears under `path` when the block ends well."""
+    _refuse_existing(path, force)
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder", hint="choose another name")
+    if not path.parent.is_dir():
+        raise OutputError(f"there is no folder {path.parent}", hint="make it first")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        _sync(part)
+        part.replace(path)
+        _sync(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """An empty folder to fill; it takes the name `path` when the block ends well.
+
+    Killed at any moment, `path` is what it was before. One writer at a time: a second is refused.
+    """
+    _refuse_existing(path, force)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path):
+        _refuse_existing(path, force)  # another writer may have ended meanwhile
+        part = path.with_name(f".{path.name}.part")
+        _remove(part)  # what a killed writer left
+        part.mkdir()
+        try:
+            yield part
+            for file in [*part.rglob("*"), part]:
+                _sync(file)
+            _put_in_place(part, path)
+            _sync(path.parent)
+        finally:
+            _remove(part)
+
+
+def _refuse_existing(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists already", hint="choose another name, or give --force")
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, a file or a link, where there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the only right to write `path`; a second holder gets an error at once."""
+    lock = path.with_name(f".{path.name}.lock")
+    descriptor = _lock(lock, path)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _lock(lock: Path, path: Path) -> int:
+    """Lock a file made for it; one that its holder removed meanwhile is no lock, so try again."""
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise OutputError(
+                f"{path} is being written by another process", hint="wait for it, or end it"
+            ) from None
+        if _is_open_as(lock, descriptor):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_open_as(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put_in_place(part: Path, path: Path) -> None:
+    """Rename; where `path` exists the two change places in one step, if the system can."""
+    if not path.exists():
+        part.rename(path)
+        return
+    try:
+        exchange = ctypes.CDLL(None).renameat2
+        here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        if exchange(here, os.fsencode(part), here, os.fsencode(path), swap) == 0:
+            return
+    except (AttributeError, OSError):
+        pass
+    old = path.with_name(f".{path.name}.old")
+    _remove(old)
+    path.rename(old)
+    part.rename(path)
+    _remove(old)
+
+
+class SumsWriter:
+    """A file being written whose checksums, one a block, are taken along the way."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] = path.open("wb")
+        self._hash = xxhash.xxh3_64()
+        self._left = BLOCK
+        self.sums: list[int] = []
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Append bytes, or anything with a buffer."""
+        view = memoryview(data).cast("B")
+        at = 0
+        while at < len(view):
+            piece = view[at : at + self._left]
+            self._hash.update(piece)
+            at += len(piece)
+            self._left -= len(piece)
+            if self._left == 0:
+                self._close_block()
+        self._file.write(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Hand what is buffered to the system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Finish the last block and the file."""
+        if not self.closed:
+            if self._left < BLOCK:
+                self._close_block()
+            self._file.close()
+            self.closed = True
+
+    def _close_block(self) -> None:
+        self.sums.append(self._hash.intdigest())
+        self._hash = xxhash.xxh3_64()
+        self._left = BLOCK
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def checksums(path: Path) -> NDArray[np.uint64]:
+    """The checksums of a file, one a block."""
+    sums = []
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            sums.append(xxhash.xxh3_64_intdigest(block))
+    return np.array(sums, np.uint64)
+
+
+class Checked:
+    """A memory-mapped file whose blocks are verified when they are first touched."""
+
+    def __init__(self, path: Path, sums: NDArray[np.uint64], size: int) -> None:
+        found = path.stat().st_size if path.exists() else None
+        if found != size:
+            raise DamagedError(
+                f"{path} has {'no' if found is None else f'{found:,}'} bytes instead of {size:,}",
+                hint="it was cut short or changed; build it again",
+            )
+        self.path = path
+        self.data: NDArray[np.uint8] = (
+            np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+        )
+        self._sums = sums
+        self._unseen = np.ones(len(sums), bool)
+
+    def touch(self, start: int, end: int) -> None:
+        """Verify the blocks under these bytes, each once."""
+        first, last = start // BLOCK, -(-end // BLOCK)
+        if not self._unseen[first:last].any():
+            return
+        for number in range(first, last):
+            if self._unseen[number]:
+                self._verify(number)
+                self._unseen[number] = False
+
+    def view(self, start: int = 0, end: int | None = None) -> NDArray[np.uint8]:
+        """The verified bytes from `start` to `end`."""
+        end = len(self.data) if end is None else end
+        self.touch(start, end)
+        return self.data[start:end]
+
+    def _verify(self, number: int) -> None:
+        block = self.data[number * BLOCK : (number + 1) * BLOCK]
+        if xxhash.xxh3_64_intdigest(block.data) != int(self._sums[number]):
+            raise DamagedError(
+                f"{self.path}: bytes from {number * BLOCK:,} on are not what was written",
+                hint="the file was changed or the disk is failing; build it again",
+            )
+
+
+class Progress:
+    """How far a job is and how long it still takes, on stderr; silent for the first second.
+
+    A bar in a terminal, a line every ten seconds elsewhere. Data never goes to stderr, so a pipe
+    stays clean.
+    """
+
+    def __init__(self, what: str, total: int | None = None, unit: str = "") -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.done = 0
+        self._start = self._said = time.monotonic()
+        self._live = sys.stderr.isatty()
+        self._shown = False
+
+    def advance(self, count: int = 1) -> None:
+        """Note that `count` more are done."""
+        self.done += count
+        now = time.monotonic()
+        if now - self._said >= (0.2 if self._shown and self._live else 1 if self._live else 10):
+            self._said = now
+            self._show(now - self._start)
+
+    def _show(self, elapsed: float) -> None:
+        line = f"{self.what}: {describe_progress(self.done, self.total, elapsed, self.unit)}"
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+        self._shown = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._shown and self._live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def describe_progress(done: int, total: int | None, elapsed: float, unit: str = "") -> str:
+    """Progress in words.
+
+    >>> describe_progress(250, 1000, 10.0, "documents")
+    '250 of 1,000 documents (25%), 25 a second, 30 s left'
+    >>> describe_progress(250, None, 10.0, "documents")
+    '250 documents, 25 a second'
+    """
+    rate = done / elapsed if elapsed else 0.0
+    unit = f" {unit}" if unit else ""
+    speed = f"{rate:,.0f} a second" if rate >= 1 else f"{rate:.2g} a second"
+    if not total:
+        return f"{done:,}{unit}, {speed}"
+    left = f", {duration((total - done) / rate)} left" if rate else ""
+    return f"{done:,} of {total:,}{unit} ({done / total:.0%}), {speed}{left}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it.
+
+    >>> duration(42), duration(190), duration(7300)
+    ('42 s', '3 min 10 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

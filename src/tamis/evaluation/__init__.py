@@ -1,0 +1,53 @@
+"""Measures, per-query values, paired tests, tables, plots and the HTML report."""
+
+from tamis.evaluation.agreement import Agreement, agree
+from tamis.evaluation.comparison_tables import agreement_table, agreements, comparison_table
+from tamis.evaluation.evaluate import Evaluation, QueryValue, evaluate, write_per_query
+from tamis.evaluation.judged import Judged, join
+from tamis.evaluation.measures import Measure, parse_measure
+from tamis.evaluation.significance import (
+    Comparison,
+    Interval,
+    PValue,
+    bonferroni,
+    bootstrap_interval,
+    compare,
+    fails,
+    holm,
+    interval_over_trials,
+    randomisation_test,
+    t_test,
+)
+from tamis.evaluation.tables import as_json, footnotes, latex, markdown, rich_table
+
+__all__ = [
+    "Agreement",
+    "Comparison",
+    "Evaluation",
+    "Interval",
+    "Judged",
+    "Measure",
+    "PValue",
+    "QueryValue",
+    "agree",
+    "agreement_table",
+    "agreements",
+    "as_json",
+    "bonferroni",
+    "bootstrap_interval",
+    "compare",
+    "comparison_table",
+    "evaluate",
+    "fails",
+    "footnotes",
+    "holm",
+    "interval_over_trials",
+    "join",
+    "latex",
+    "markdown",
+    "parse_measure",
+    "randomisation_test",
+    "rich_table",
+    "t_test",
+    "write_per_query",
+]

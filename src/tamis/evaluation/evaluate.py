@@ -1,0 +1,190 @@
+"""Runs against judgements: every query's value of every measure; summaries derive from those."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.evaluation.judged import Judged, join
+from tamis.evaluation.measures import Measure, parse_measure
+from tamis.types import Ids, Qrels, Run
+
+Values = NDArray[np.float64]
+
+
+class QueryValue(NamedTuple):
+    """What one measure says about one query of one run."""
+
+    run: str
+    query: str
+    measure: str
+    value: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Evaluation:
+    """Per-query values of runs; `per_query[run]` has a row a query and a column a measure.
+
+    Every query of the qrels counts. Those for which a run has no document are in `missing[run]`
+    and count as zero; queries of a run that are not judged are in `unjudged[run]`, left out.
+
+    >>> qrels = Qrels.from_dict({"q1": {"d1": 1}, "q2": {"d2": 1}})
+    >>> run = Run.from_dict({"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d1": 2.0, "d2": 1.0}})
+    >>> evaluation = evaluate(qrels, {"bm25": run}, ["RR@10", "P@1"])
+    >>> evaluation.values("bm25", "RR@10").tolist(), evaluation.mean("bm25", "RR@10")
+    ([1.0, 0.5], 0.75)
+    """
+
+    queries: Ids
+    measures: tuple[Measure, ...]
+    per_query: Mapping[str, Values]
+    missing: Mapping[str, Ids]
+    unjudged: Mapping[str, Ids]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The names of the runs, in the order given."""
+        return tuple(self.per_query)
+
+    def values(self, run: str, measure: str | Measure) -> Values:
+        """One value a query, in the order of `queries`."""
+        column = self.per_query[self._known(run)][:, self._column(measure)]
+        column.flags.writeable = False
+        return column
+
+    def mean(self, run: str, measure: str | Measure) -> float:
+        """The mean over all queries of the qrels."""
+        return float(self.values(run, measure).mean())
+
+    def summary(self, run: str, measure: str | Measure) -> float:
+        """What a table shows: the mean, or the total of a measure that counts (`NumRet`)."""
+        values = self.values(run, measure)
+        return float(values.sum() if parse_measure(measure).summed else values.mean())
+
+    def to_rows(self) -> Iterator[QueryValue]:
+        """Every value, by run, then query, then measure."""
+        names = [str(measure) for measure in self.measures]
+        for run, table in self.per_query.items():
+            for query, line in zip(self.queries, table.tolist(), strict=True):
+                for name, value in zip(names, line, strict=True):
+                    yield QueryValue(run, query, name, value)
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, self.measures))
+        return f"<Evaluation: {', '.join(self.runs)}: {names}; {len(self.queries):,} queries>"
+
+    def _known(self, run: str) -> str:
+        if run not in self.per_query:
+            raise InputError(f"no run {run!r} here", hint=f"runs: {', '.join(self.runs)}")
+        return run
+
+    def _column(self, measure: str | Measure) -> int:
+        wanted = parse_measure(measure)
+        if wanted not in self.measures:
+            known = ", ".join(map(str, self.measures))
+            raise InputError(f"{wanted} was not measured", hint=f"measured: {known}")
+        return self.measures.index(wanted)
+
+
+def evaluate(
+    qrels: Qrels, runs: Mapping[str, Run], measures: Sequence[str | Measure]
+) -> Evaluation:
+    """Measure every run on every query of the qrels.
+
+    A run that shares no query with the qrels is an error, because it is a mix-up of files.
+    """
+    parsed = tuple(dict.fromkeys(parse_measure(measure) for measure in measures))
+    if not parsed:
+        raise InputError("no measure to evaluate", hint="for example nDCG@10")
+    if len(qrels) == 0:
+        raise InputError("the qrels have no query", hint="evaluate with at least one judgement")
+    if not runs:
+        raise InputError("no run to evaluate")
+    joined = {name: join(qrels, run) for name, run in runs.items()}
+    for name, judged in joined.items():
+        _refuse_strangers(name, runs[name], judged)
+    return Evaluation(
+        qrels.queries,
+        parsed,
+        {name: _measure(qrels, runs[name], judged, parsed) for name, judged in joined.items()},
+        {name: judged.missing for name, judged in joined.items()},
+        {name: judged.unjudged for name, judged in joined.items()},
+    )
+
+
+def _refuse_strangers(name: str, run: Run, judged: Judged) -> None:
+    if len(run) and len(judged.unjudged) == len(run):
+        raise InputError(
+            f"no query of run {name!r} is judged: it has query {run.queries.ids[0]!r}, "
+            f"the qrels have {judged.queries[0]!r}",
+            hint="are run and qrels from the same collection and split?",
+        )
+
+
+def _measure(qrels: Qrels, run: Run, judged: Judged, measures: Sequence[Measure]) -> Values:
+    elsewhere = [measure for measure in measures if not measure.has_formula]
+    columns = _by_ir_measures(qrels, run, elsewhere) if elsewhere else {}
+    for measure in measures:
+        if measure.has_formula:
+            columns[measure] = measure.values(judged)
+    return np.column_stack([columns[measure] for measure in measures])
+
+
+def _by_ir_measures(qrels: Qrels, run: Run, measures: list[Measure]) -> dict[Measure, Values]:
+    """Values from the back ends of ir_measures.
+
+    They break ties each in its own way, so they get a run without ties: places as scores. A
+    query with no grade of zero or more is kept from them: it is worth zero, and trec_eval crashes.
+    """
+    import ir_measures
+
+    ours = {ir_measures.parse_measure(str(measure)): measure for measure in measures}
+    row = {query: number for number, query in enumerate(qrels.queries)}
+    columns = {measure: np.zeros(len(qrels)) for measure in measures}
+    places = {query: _places(run.ranking(n).ids) for n, query in enumerate(run) if query in row}
+    grades = {
+        q: judged for q, judged in qrels.to_dict().items() if max(judged.values(), default=-1) >= 0
+    }
+    try:
+        for value in ir_measures.iter_calc(list(ours), grades, places) if grades else ():
+            columns[ours[value.measure]][row[value.query_id]] = value.value
+    except (ValueError, RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        names = ", ".join(map(str, measures))
+        raise InputError(f"ir_measures cannot compute {names} here", hint=str(error)) from error
+    return columns
+
+
+def _places(ids: list[str]) -> dict[str, float]:
+    return {doc: float(len(ids) - place) for place, doc in enumerate(ids)}
+
+
+def write_per_query(
+    evaluation: Evaluation, stream: IO[bytes], form: Literal["tsv", "csv", "jsonl"] = "tsv"
+) -> None:
+    r"""Write every value: a line a run, query and measure; the numbers read back exactly.
+
+    >>> import io
+    >>> qrels, run = Qrels.from_dict({"q1": {"d1": 1}}), Run.from_dict({"q1": {"d1": 1.0}})
+    >>> out = io.BytesIO()
+    >>> write_per_query(evaluate(qrels, {"bm25": run}, ["AP"]), out)
+    >>> out.getvalue()
+    b'run\tquery\tmeasure\tvalue\nbm25\tq1\tAP\t1.0\n'
+    """
+    if form == "jsonl":
+        import orjson
+
+        for row in evaluation.to_rows():
+            stream.write(orjson.dumps(row._asdict()) + b"\n")
+        return
+    text = codecs.getwriter("utf-8")(stream)
+    writer = csv.writer(text, delimiter="\t" if form == "tsv" else ",", lineterminator="\n")
+    writer.writerow(QueryValue._fields)
+    writer.writerows(evaluation.to_rows())

@@ -1,0 +1,154 @@
+"""Measures as values that print as themselves: `nDCG@10`, `AP(rel=2)@100`.
+
+Names and parameters are those of ir_measures, and two more that papers define their own way:
+`AP_found@k` and `nDCG_uncut@k`, which take AP's parameters.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.evaluation.formulas import FORMULAS
+from tamis.evaluation.judged import Judged
+
+OURS = ("AP_found", "nDCG_uncut")
+SUMMED = ("NumQ", "NumRel", "NumRet")
+DESCRIPTIVE = (*SUMMED, "Judged")
+HINT = "for example nDCG@10, RR@10, AP, AP(rel=2)@100, P@5, R@1000, Success@5, Judged@10"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What to measure: a name, what stands after the `@`, and named parameters.
+
+    >>> str(Measure("AP", 100, (("rel", 2),)))
+    'AP(rel=2)@100'
+    """
+
+    name: str
+    cutoff: int | float | None = None
+    params: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        inner = ",".join(f"{name}={_written(value)}" for name, value in self.params)
+        at = "" if self.cutoff is None else f"@{self.cutoff}"
+        return f"{self.name}({inner}){at}" if inner else f"{self.name}{at}"
+
+    def param(self, name: str, default: Any) -> Any:
+        """A parameter's value, or the default."""
+        return dict(self.params).get(name, default)
+
+    @property
+    def summed(self) -> bool:
+        """Whether a run is summed up by the total over queries, as counts are, not the mean."""
+        return self.name in SUMMED
+
+    @property
+    def says_better(self) -> bool:
+        """Whether more of it is better; how many are retrieved or judged is neither."""
+        return self.name not in DESCRIPTIVE
+
+    @property
+    def has_formula(self) -> bool:
+        """Whether tamis computes it itself; anything else goes through ir_measures."""
+        return self.name in FORMULAS
+
+    def values(self, judged: Judged) -> NDArray[np.float64]:
+        """The value of every query; only for a measure that has a formula here."""
+        source = judged.condensed() if self.param("judged_only", False) else judged
+        return FORMULAS[self.name](source, self)
+
+
+def parse_measure(text: str | Measure) -> Measure:
+    """Read a measure as ir_measures writes it; aliases such as MAP or MRR get their main name.
+
+    >>> [str(parse_measure(name)) for name in ("nDCG@10", "MAP", "P(rel=2)@5", "AP_found@3")]
+    ['nDCG@10', 'AP', 'P(rel=2)@5', 'AP_found@3']
+    """
+    if isinstance(text, Measure):
+        return text
+    name, rest = _split(text)
+    theirs = _parse_theirs(text, ("AP" if name in OURS else name) + rest)
+    known = theirs.SUPPORTED_PARAMS
+    params = tuple(
+        (key, _frozen(value))
+        for key, value in theirs.params.items()
+        if key != theirs.AT_PARAM and value != known[key].default
+    )
+    cutoff = theirs.params.get(theirs.AT_PARAM)
+    _check_cutoff(text, cutoff, theirs.AT_PARAM)
+    return Measure(name if name in OURS else theirs.NAME, cutoff, params)
+
+
+def _split(text: str) -> tuple[str, str]:
+    text = text.strip()
+    matched = re.match(r"\w+", text)
+    name = matched.group() if matched else ""
+    return name, text[len(name) :]
+
+
+def _parse_theirs(asked: str, text: str) -> Any:
+    """The measure of ir_measures, its parameters checked."""
+    import ir_measures
+
+    try:
+        measure: Any = ir_measures.parse_measure(text)
+        for name, value in measure.params.items():
+            wanted = measure.SUPPORTED_PARAMS.get(name)
+            if wanted is not None and wanted.dtype is float and isinstance(value, int):
+                measure = measure(**{name: float(value)})
+        measure.validate_params()
+    except NameError as error:
+        known = [*ir_measures.measures.registry, *OURS]
+        raise InputError(f"unknown measure {asked!r}", hint=_near(asked, known)) from error
+    except AssertionError as error:
+        raise InputError(f"measure {asked!r}: {_params_problem(measure)}", hint=HINT) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{asked!r} does not read as a measure", hint=HINT) from error
+    return measure
+
+
+def _params_problem(measure: Any) -> str:
+    """What is wrong with the parameters, in the words a user typed."""
+    known = measure.SUPPORTED_PARAMS
+    for name in measure.params:
+        if name not in known:
+            allowed = ", ".join(name for name in known if name != measure.AT_PARAM) or "none"
+            shown = "@" if name == measure.AT_PARAM else repr(name)
+            return f"no parameter {shown}; it takes {allowed}"
+    for name, info in known.items():
+        if info.required and name not in measure.params:
+            return "needs a cutoff" if name == measure.AT_PARAM else f"needs {name}="
+    wrong = [name for name, info in known.items() if not info.validate(measure[name])]
+    return f"cannot take {wrong[0]}={measure.params.get(wrong[0])!r}"
+
+
+def _near(asked: str, known: list[str]) -> str:
+    name, rest = _split(asked)
+    spelled = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), list(spelled), n=3, cutoff=0.5)
+    if not near:
+        return HINT
+    return "did you mean " + " or ".join(spelled[one] + rest for one in near) + "?"
+
+
+def _check_cutoff(asked: str, cutoff: Any, meaning: str) -> None:
+    if meaning == "cutoff" and cutoff is not None and cutoff < 1:
+        raise InputError(f"measure {asked!r} cuts at {cutoff}", hint="cut at 1 or more")
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "{" + ",".join(f"{key}:{mapped}" for key, mapped in value) + "}"
+    return repr(value)

@@ -1,0 +1,74 @@
+"""What the HTML report is about, and the bits of HTML that its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from tamis.evaluation.charts import Values, shorten
+from tamis.evaluation.evaluate import Evaluation
+from tamis.evaluation.significance import Comparison
+from tamis.types import Qrels, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An evaluation with what it was made from; single queries are shown for one measure."""
+
+    evaluation: Evaluation
+    comparisons: Sequence[Comparison]
+    qrels: Qrels
+    runs: Mapping[str, Run]
+    texts: Sequence[str]
+    """The text of each query of the evaluation; empty where it is not known."""
+    baseline: str | None
+    level: float
+
+    @property
+    def measure(self) -> str:
+        """The measure by which single queries are shown: the first that says which is better."""
+        measures = self.evaluation.measures
+        return str(next((measure for measure in measures if measure.says_better), measures[0]))
+
+    @property
+    def compared(self) -> list[str]:
+        """The runs, without the baseline."""
+        return [run for run in self.runs if run != self.baseline]
+
+    def values(self, run: str) -> Values:
+        """Every query's value of the first measure."""
+        return self.evaluation.values(run, self.measure)
+
+    def label(self, number: int) -> str:
+        """A query's id and the beginning of its text."""
+        query, text = self.evaluation.queries[number], shorten(self.texts[number], 100)
+        return f"{query}: {text}" if text else query
+
+
+def value_cell(value: float) -> str:
+    """A value of a measure as a cell of a table."""
+    return f'<td class="number">{value:.4f}</td>'
+
+
+def scrolling(table: str, label: str, kind: str = "") -> str:
+    """A table that scrolls in its own box where the page is narrow; `label` is escaped already."""
+    return (
+        f'<div class="wide" role="region" tabindex="0" aria-label="{label}">'
+        f'<table class="{kind}">{table}</table></div>'
+    )
+
+
+def linked(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> linked(["a"]), linked(["a", "b", "c<"])
+    ('a', 'a, b and c&lt;')
+    """
+    shown = [escape(name) for name in names]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def run_name(run: str) -> str:
+    """The name of a run in a table: a long one is broken, not cut."""
+    return f'<span class="run">{escape(run)}</span>'

@@ -1,0 +1,1 @@
+"""The main job, and the demo that runs it on Python's own documentation."""

@@ -1,0 +1,1 @@
+"""Stages: what turns one run into another."""

@@ -1,0 +1,155 @@
+"""Several runs over the same queries made into one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.evaluation import Measure, evaluate
+from tamis.types import Ids, Qrels, Queries, Run
+
+Normalisation = Literal["minmax", "z", "none"]
+WEIGHTS = tuple(round(0.05 * n, 2) for n in range(21))
+
+
+def reciprocal_rank(runs: Sequence[Run], k: int = 60) -> Run:
+    """Fuse by rank alone: the sum over runs of 1 / (k + rank).
+
+    >>> first = Run.from_dict({"q": {"a": 9.0, "b": 5.0}})
+    >>> second = Run.from_dict({"q": {"b": 0.2, "c": 0.1}})
+    >>> reciprocal_rank([first, second])["q"].ids
+    ['b', 'a', 'c']
+    """
+    if k < 0:
+        raise InputError(f"k is {k}", hint="k is 0 or more; 60 is usual")
+    return _fuse(runs, [1.0] * len(runs), lambda run: (1 / (k + run.ranks()), _nothing(run)))
+
+
+def weighted_sum(
+    runs: Sequence[Run],
+    weights: Sequence[float] | None = None,
+    normalisation: Normalisation = "minmax",
+) -> Run:
+    """Fuse by scores, put on one scale within each query and run, then weighted and added.
+
+    `minmax` maps a query's scores to 0..1, `z` to mean 0 and deviation 1, `none` leaves them. A
+    document that a run did not find counts as that run's lowest score for the query.
+
+    >>> first = Run.from_dict({"q": {"a": 9.0, "b": 5.0}})
+    >>> second = Run.from_dict({"q": {"b": 0.2, "c": 0.1}})
+    >>> list(weighted_sum([first, second], [0.25, 0.75])["q"])
+    [('b', 0.75), ('a', 0.25), ('c', 0.0)]
+    """
+    weights = [1 / max(len(runs), 1)] * len(runs) if weights is None else list(weights)
+    if len(weights) != len(runs):
+        raise InputError(f"{len(runs)} runs but {len(weights)} weights", hint="give one a run")
+    if normalisation not in ("minmax", "z", "none"):
+        raise InputError(f"no normalisation {normalisation!r}", hint="minmax, z or none")
+    return _fuse(runs, weights, lambda run: _normalised(run, normalisation))
+
+
+def _nothing(run: Run) -> NDArray[np.float64]:
+    return np.zeros(len(run))
+
+
+def _normalised(
+    run: Run, normalisation: Normalisation
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A run's scores on the common scale, and the lowest of each query."""
+    if np.isinf(run.score).any():
+        raise InputError("a run has a score without end", hint="fuse it by ranks instead")
+    score, sizes = run.score.astype(np.float64), run.sizes()
+    full = sizes > 0
+    starts, ends = run.offsets[:-1][full], run.offsets[1:][full]
+    lowest = _nothing(run)
+    lowest[full] = score[ends - 1]
+    shift, scale = _nothing(run), np.ones(len(run))
+    if normalisation == "minmax":
+        shift = lowest
+        scale[full] = score[starts] - score[ends - 1]
+    elif normalisation == "z" and full.any():
+        shift[full] = np.add.reduceat(score, starts) / sizes[full]
+        spread = (score - np.repeat(shift, sizes)) ** 2
+        scale[full] = np.sqrt(np.add.reduceat(spread, starts) / sizes[full])
+    scale[scale == 0] = 1.0
+    return (score - np.repeat(shift, sizes)) / np.repeat(scale, sizes), (lowest - shift) / scale
+
+
+def _fuse(
+    runs: Sequence[Run],
+    weights: Sequence[float],
+    points: Callable[[Run], tuple[NDArray[np.float64], NDArray[np.float64]]],
+) -> Run:
+    """Add weighted points by query and document.
+
+    `points` gives each row's points and, a query, the points of a document that is not there.
+    """
+    if not runs:
+        raise InputError("no runs to fuse", hint="give two or more")
+    queries, docs = _common(runs)
+    keys, values = [], []
+    floor = np.zeros(len(queries))
+    for run, weight in zip(runs, weights, strict=True):
+        place = run.queries.ids.positions_in(queries.ids).astype(np.int64)
+        row_points, absent = points(run)
+        keys.append(np.repeat(place, run.sizes()) * len(docs) + docs_of(run, docs))
+        values.append(weight * (row_points - np.repeat(absent, run.sizes())))
+        floor[place] += weight * absent
+    key, row = np.unique(np.concatenate(keys), return_inverse=True)
+    query, doc = np.divmod(key, max(len(docs), 1))
+    score = np.bincount(row, np.concatenate(values), len(key)) + floor[query]
+    offsets = np.searchsorted(query, np.arange(len(queries) + 1))
+    return Run.of_distinct(queries, docs, offsets, doc.astype(np.int32), score.astype(np.float32))
+
+
+def docs_of(run: Run, docs: Ids) -> NDArray[np.int32]:
+    """The documents of a run as numbers of another table that holds them all."""
+    return run.doc if run.docs is docs else run.docs.positions_in(docs)[run.doc]
+
+
+def _common(runs: Sequence[Run]) -> tuple[Queries, Ids]:
+    """All queries and documents of the runs; texts from the first run that knows them all."""
+    ids, docs = runs[0].queries.ids, runs[0].docs
+    for run in runs[1:]:
+        ids, docs = ids.union(run.queries.ids), docs.union(run.docs)
+    for run in runs:
+        if run.queries.texts is not None and run.queries.ids == ids:
+            return run.queries, docs
+    return Queries(ids), docs
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The weight chosen for the second of two runs, and what every weight tried gave."""
+
+    weight: float
+    values: dict[float, float]
+
+
+def tune_weight(
+    first: Run,
+    second: Run,
+    qrels: Qrels,
+    measure: str | Measure = "nDCG@10",
+    normalisation: Normalisation = "minmax",
+) -> Tuned:
+    """The weight w of `(1 - w) first + w second` with the best mean on these judgements.
+
+    Of equal means the weight nearest to the first run alone is taken. Tune on training queries
+    and report on others.
+    """
+    pair = [run.select(qrels.queries) for run in (first, second)]
+    if not any(map(len, pair)):
+        raise InputError(
+            "no query of the two runs is judged",
+            hint="are runs and qrels from the same collection and split?",
+        )
+    runs = {weight: weighted_sum(pair, [1 - weight, weight], normalisation) for weight in WEIGHTS}
+    evaluation = evaluate(qrels, {str(weight): run for weight, run in runs.items()}, [measure])
+    values = {weight: evaluation.mean(str(weight), measure) for weight in runs}
+    return Tuned(max(values, key=lambda weight: (values[weight], -weight)), values)

@@ -1,0 +1,76 @@
+"""Parts of a collection's queries for training, validation and test that leak nothing.
+
+Queries that are duplicates or near-duplicates of each other stay in one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tamis.errors import InputError
+from tamis.text.near import near_duplicates
+from tamis.types import Ids, Queries
+
+SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
+
+
+def split(
+    queries: Queries, shares: Mapping[str, float] | None = None, *, seed: int = 0
+) -> dict[str, Ids]:
+    """Disjoint parts of the queries, by name, of about the given shares.
+
+    The same queries and seed give the same parts, in whatever order the queries came.
+
+    >>> from tamis.types import Query
+    >>> log = Queries.of(Query(f"q{n:02}", f"{n} sieves") for n in range(10))
+    >>> {name: len(part) for name, part in split(log).items()}
+    {'train': 6, 'validation': 2, 'test': 2}
+    """
+    shares = shares or SHARES
+    total = sum(shares.values())
+    if any(share <= 0 for share in shares.values()):
+        raise InputError("every part needs a share above zero", hint="for example 0.6, 0.2, 0.2")
+    groups = _shuffled_groups(queries, seed)
+    if len(groups) < len(shares):
+        raise InputError(
+            f"{len(queries)} queries, {len(groups)} of them different, "
+            f"cannot make {len(shares)} parts",
+            hint="write more queries",
+        )
+    wanted = {name: share / total * len(queries) for name, share in shares.items()}
+    parts: dict[str, list[int]] = {name: [] for name in shares}
+    for group in groups:
+        emptiest = max(parts, key=lambda name: (wanted[name] - len(parts[name])) / wanted[name])
+        parts[emptiest].extend(group)
+    return {name: queries.ids.select(np.array(sorted(part), int)) for name, part in parts.items()}
+
+
+def folds(queries: Queries, k: int = 5, *, seed: int = 0) -> list[tuple[Ids, Ids]]:
+    """For each of k folds the queries to learn from and the queries held out.
+
+    Every query is held out once.
+
+    >>> from tamis.types import Query
+    >>> log = Queries.of(Query(f"q{n}", f"{n} sieves") for n in range(6))
+    >>> [(len(learn), len(held_out)) for learn, held_out in folds(log, 3)]
+    [(4, 2), (4, 2), (4, 2)]
+    """
+    if k < 2:
+        raise InputError(f"{k} folds leave nothing to learn from", hint="take two or more")
+    held_out = split(queries, {str(n): 1.0 for n in range(k)}, seed=seed).values()
+    everything = np.arange(len(queries))
+    return [
+        (queries.ids.select(np.setdiff1d(everything, part.positions_in(queries.ids))), part)
+        for part in held_out
+    ]
+
+
+def _shuffled_groups(queries: Queries, seed: int) -> list[list[int]]:
+    """Queries that belong together, in a seeded order; large groups first, so that they fit."""
+    alike = near_duplicates(queries.texts) if queries.texts is not None else []
+    grouped = {number for group in alike for number in group}
+    groups = alike + [[number] for number in range(len(queries)) if number not in grouped]
+    order = np.random.default_rng(seed).permutation(len(groups)).tolist()
+    return sorted((groups[n] for n in order), key=len, reverse=True)

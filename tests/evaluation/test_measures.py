@@ -1,0 +1,266 @@
+"""Measures: names, values by hand, and the values of trec_eval."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tamis.errors import InputError
+from tamis.evaluation import Measure, evaluate, join, parse_measure
+from tamis.types import Qrels, Run
+
+Grades = dict[str, dict[str, int]]
+Scores = dict[str, dict[str, float]]
+
+TREC_NAMES = {
+    "nDCG": "ndcg",
+    "nDCG@3": "ndcg_cut_3",
+    "nDCG@10": "ndcg_cut_10",
+    "RR": "recip_rank",
+    "AP": "map",
+    "AP@5": "map_cut_5",
+    "P@1": "P_1",
+    "P@5": "P_5",
+    "R@5": "recall_5",
+    "R@1000": "recall_1000",
+    "Success@1": "success_1",
+    "Success@5": "success_5",
+    "Rprec": "Rprec",
+    "SetP": "set_P",
+    "SetRelP": "set_relative_P",
+    "SetR": "set_recall",
+    "SetF": "set_F",
+    "SetAP": "set_map",
+    "NumRet": "num_ret",
+    "NumRelRet": "num_rel_ret",
+}
+
+
+def at_level(name: str, rel: int, judged_only: bool = False) -> str:
+    """The measure with a level of relevance, where it has one."""
+    measure = parse_measure(name)
+    params = dict(measure.params)
+    if measure.name != "nDCG" and name != "NumRet":
+        params["rel"] = rel
+    if judged_only:
+        params["judged_only"] = True
+    return str(Measure(measure.name, measure.cutoff, tuple(params.items())))
+
+
+def assert_like_trec_eval(grades: Grades, scores: Scores, rel: int, judged_only: bool) -> None:
+    names = set(TREC_NAMES.values())
+    evaluator = pytrec_eval.RelevanceEvaluator(
+        grades, names, relevance_level=rel, judged_docs_only_flag=judged_only
+    )
+    expected = evaluator.evaluate(scores)
+    judged = join(Qrels.from_dict(grades), Run.from_dict(scores))
+    for name, trec_name in TREC_NAMES.items():
+        if judged_only and parse_measure(name).name in ("NumRet", "SetR"):
+            continue
+        measure = parse_measure(at_level(name, rel, judged_only))
+        for query, value in zip(judged.queries, measure.values(judged), strict=True):
+            want = expected.get(query, {}).get(trec_name, 0.0)
+            assert value == pytest.approx(want, abs=1e-9), (measure, query)
+
+
+def read_run(path: Path) -> Scores:
+    run: Scores = defaultdict(dict)
+    for line in path.read_text().splitlines():
+        query, _, doc, _, score, _ = line.split()
+        run[query][doc] = float(score)
+    return dict(run)
+
+
+def read_qrels(path: Path) -> Grades:
+    qrels: Grades = defaultdict(dict)
+    for line in path.read_text().splitlines()[1:]:
+        query, doc, grade = line.split("\t")
+        qrels[query][doc] = int(grade)
+    return dict(qrels)
+
+
+def real_runs() -> Iterator[tuple[Path, Path]]:
+    root = Path(os.environ["TAMIS_DATA"])
+    for path in sorted((root / "cacm" / "lucene-runs").glob("*.trec")):
+        yield path, root / "cacm" / "qrels" / "test.tsv"
+    yield root / "trec-dl19" / "bm25-top100.trec", root / "trec-dl19" / "qrels" / "test.tsv"
+
+
+@pytest.mark.skipif("TAMIS_DATA" not in os.environ, reason="TAMIS_DATA is not set")
+@pytest.mark.parametrize("rel", [1, 2])
+def test_real_runs_measure_as_in_trec_eval(rel: int) -> None:
+    runs = list(real_runs())
+    assert len(runs) >= 5
+    for run, qrels in runs:
+        assert_like_trec_eval(read_qrels(qrels), read_run(run), rel, judged_only=False)
+        assert_like_trec_eval(read_qrels(qrels), read_run(run), rel, judged_only=True)
+
+
+doc_ids = st.integers(0, 40).map(lambda n: f"d{n}")
+query_ids = st.sampled_from(["q1", "q2", "q3"])
+one_grade = st.dictionaries(doc_ids, st.integers(-2, 4), min_size=1, max_size=25).filter(
+    lambda grades: max(grades.values()) >= 0  # trec_eval crashes on a query without such a grade
+)
+all_grades = st.dictionaries(query_ids, one_grade, min_size=1)
+all_scores = st.dictionaries(
+    query_ids, st.dictionaries(doc_ids, st.integers(0, 5).map(float), min_size=1, max_size=30)
+)
+
+
+@given(all_grades, all_scores, st.integers(1, 3), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_random_runs_measure_as_in_trec_eval(
+    grades: Grades, scores: Scores, rel: int, judged_only: bool
+) -> None:
+    assert_like_trec_eval(grades, scores, rel, judged_only)
+
+
+@given(all_grades, all_scores, st.integers(1, 12), st.integers(1, 2))
+@settings(max_examples=60, deadline=None)
+def test_what_trec_eval_lacks_measures_as_in_ir_measures(
+    grades: Grades, scores: Scores, k: int, rel: int
+) -> None:
+    untied = {q: {d: s + int(d[1:]) / 100 for d, s in docs.items()} for q, docs in scores.items()}
+    names = [f"RR(rel={rel})@{k}", f"Judged@{k}", "Judged", f"nDCG(gains={{1:5,2:3}})@{k}"]
+    names += [f"SetF(rel={rel},beta=2.0)"]
+    judged = join(Qrels.from_dict(grades), Run.from_dict(untied))
+    for name in names:
+        theirs = ir_measures.parse_measure(name)
+        expected = {m.query_id: m.value for m in ir_measures.iter_calc([theirs], grades, untied)}
+        for query, value in zip(judged.queries, parse_measure(name).values(judged), strict=True):
+            assert value == pytest.approx(expected[query], abs=1e-9), (name, query)
+
+
+def values(name: str, grades: dict[str, int], ranking: list[str]) -> float:
+    run = Run.from_dict({"q": {doc: float(-place) for place, doc in enumerate(ranking)}})
+    return float(parse_measure(name).values(join(Qrels.from_dict({"q": grades}), run))[0])
+
+
+def test_values_by_hand() -> None:
+    grades = {"a": 3, "b": 0, "c": 1, "x": 2}
+    ranking = ["b", "a", "n", "c"]
+    best = 3 + 2 / math.log2(3) + 1 / math.log2(4)
+    assert values("nDCG", grades, ranking) == (3 / math.log2(3) + 1 / math.log2(5)) / best
+    assert values("nDCG@2", grades, ranking) == (3 / math.log2(3)) / (3 + 2 / math.log2(3))
+    assert values("AP", grades, ranking) == (1 / 2 + 2 / 4) / 3
+    assert values("AP(rel=2)", grades, ranking) == (1 / 2) / 2
+    assert values("P@5", grades, ranking) == 2 / 5
+    assert values("R@3", grades, ranking) == 1 / 3
+    assert values("RR@1", grades, ranking) == 0
+    assert values("Judged@4", grades, ranking) == 3 / 4
+    assert values("Judged@10", grades, ranking) == 3 / 4
+    assert values("NumRel", grades, ranking) == 3
+
+
+def test_exponential_gain_by_hand() -> None:
+    grades, ranking = {"a": 3, "b": 1, "c": -1}, ["c", "b", "a"]
+    found = 1 / math.log2(3) + 7 / math.log2(4)
+    best = 7 + 1 / math.log2(3)
+    assert values("nDCG(dcg='exp-log2')@10", grades, ranking) == pytest.approx(found / best)
+
+
+def test_average_precision_over_what_was_found() -> None:
+    grades = {"a": 1, "b": 1, "c": 1, "x": 1}
+    ranking = ["n", "a", "b", "m", "c"]
+    assert values("AP_found@3", grades, ranking) == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert values("AP_found@10", grades, ranking) == pytest.approx((1 / 2 + 2 / 3 + 3 / 5) / 3)
+    assert values("AP_found@1", grades, ranking) == 0
+
+
+def test_ideal_gain_that_is_not_cut() -> None:
+    grades = {"a": 1, "b": 2, "c": 1, "x": 1}  # x is not retrieved: not part of the ideal
+    ranking = ["n", "a", "b", "m", "c"]
+    best = 1 + 1 / math.log(3) * math.log(2) + 1 / 2
+    found = math.log(2) / math.log(3)
+    assert values("nDCG_uncut@2", grades, ranking) == pytest.approx(found / best)
+    assert values("nDCG_uncut@2", {"x": 1}, ranking) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nDCG@10 nDCG AP AP@100 AP(rel=2)@100 P(rel=2)@5 SetF(beta=2.0) Rprec IPrec@0.1 Bpref",
+        "nDCG(dcg='exp-log2')@10 nDCG(gains={1:3})@10 AP_found(rel=2)@5 nDCG_uncut@100 NumRet",
+    ],
+)
+def test_a_measure_prints_as_itself(text: str) -> None:
+    for name in text.split():
+        measure = parse_measure(name)
+        assert str(measure) == name
+        assert parse_measure(str(measure)) == measure
+        assert hash(parse_measure(str(measure))) == hash(measure)
+
+
+def test_aliases_get_their_main_name() -> None:
+    names = {"MAP@5": "AP@5", "MRR@10": "RR@10", "NDCG@3": "nDCG@3", "Recall@9": "R@9"}
+    names |= {"NumRelRet": "NumRet(rel=1)", "SetF(beta=2)": "SetF(beta=2.0)", " P@1 ": "P@1"}
+    assert {name: str(parse_measure(name)) for name in names} == names
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ("ndgc@10", "unknown measure 'ndgc@10'", "nDCG@10"),
+        ("map", "unknown measure 'map'", "MAP"),
+        ("zzzzzz", "unknown measure", "for example"),
+        ("P", "needs a cutoff", "P@5"),
+        ("INST", "needs ", "for example"),
+        ("AP(level=2)", "no parameter 'level'; it takes rel", "AP(rel=2)"),
+        ("SetP@5", "no parameter", "for example"),
+        ("AP(rel='x')", "cannot take rel='x'", "AP(rel=2)"),
+        ("nDCG@ten", "does not read as a measure", "nDCG@10"),
+        ("nDCG@", "does not read as a measure", "nDCG@10"),
+        ("", "does not read as a measure", "nDCG@10"),
+        ("nDCG@0", "cuts at 0", "1 or more"),
+        ("__import__('os')", "does not read as a measure", "nDCG@10"),
+    ],
+)
+def test_a_bad_measure_says_what_would_be_right(text: str, problem: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_measure(text)
+    assert problem in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_other_measures_go_through_ir_measures_with_our_ties() -> None:
+    grades = {"q1": {"a": 1, "b": 0, "c": 2}, "q2": {"a": 1}, "q3": {"b": 1}}
+    scores = {"q1": {"a": 1.0, "b": 1.0, "c": 1.0}, "q2": {"b": 1.0, "a": 1.0}, "q9": {"a": 1.0}}
+    names = ["Bpref", "Compat(p=0.8)", "nDCG@10"]
+    ours = evaluate(Qrels.from_dict(grades), {"run": Run.from_dict(scores)}, names)
+    untied = {q: {d: float(ord(d)) for d in docs} for q, docs in scores.items()}
+    for name in names:
+        theirs = ir_measures.parse_measure(name)
+        expected = {m.query_id: m.value for m in ir_measures.iter_calc([theirs], grades, untied)}
+        got = ours.values("run", name)
+        assert got.tolist() == pytest.approx([expected[q] for q in ours.queries])
+    assert np.any(ours.values("run", "Compat(p=0.8)"))
+
+
+def test_a_query_with_negative_grades_only_is_worth_nothing() -> None:
+    names = ["Bpref", "nDCG@10", "AP", "Rprec", "RR"]
+    run = Run.from_dict({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "b": 1.0}})
+    mixed = Qrels.from_dict({"q1": {"a": -1, "b": -2}, "q2": {"a": 1}})
+    assert evaluate(mixed, {"run": run}, names).per_query["run"].tolist() == [[0] * 5, [1] * 5]
+    alone = Qrels.from_dict({"q1": {"a": -1}, "q2": {}})
+    assert not evaluate(alone, {"run": run}, names).per_query["run"].any()
+
+
+def test_other_measures_of_an_empty_run_are_zero() -> None:
+    evaluation = evaluate(Qrels.from_dict({"q": {"a": 1}}), {"run": Run.from_dict({})}, ["Bpref"])
+    assert evaluation.values("run", "Bpref").tolist() == [0]
+
+
+def test_a_measure_no_back_end_computes_is_an_error() -> None:
+    qrels, run = Qrels.from_dict({"q": {"a": 1}}), Run.from_dict({"q": {"a": 1.0}})
+    with pytest.raises(InputError, match="ir_measures cannot compute alpha_nDCG@5"):
+        evaluate(qrels, {"run": run}, ["alpha_nDCG@5"])

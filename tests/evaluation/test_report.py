@@ -1,0 +1,378 @@
+"""The HTML report and its charts: well-formed, escaped, self-contained, and saying the truth."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tamis.errors import OutputError
+from tamis.evaluation.charts import (
+    MOST_BARS,
+    Values,
+    bars,
+    recall_curves,
+    scatter,
+    ticks,
+    whisker,
+    whisker_scale,
+)
+from tamis.evaluation.evaluate import evaluate
+from tamis.evaluation.report import report_page, write_report
+from tamis.evaluation.significance import compare
+from tamis.types import Ids, Qrels, Queries, Query, Run
+
+VOID = {"meta", "link", "br", "img", "input", "wbr"}
+EVIL = "<script>alert('1')</script> & \"a\" </title></svg>"
+DATE = datetime(2024, 5, 6, 7, 8, tzinfo=UTC)
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag is closed where it should be; keeps tags, text, cells."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[tuple[str, str]] = []
+        self.rows: list[list[str]] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"<{tag}> repeats an attribute"
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, f"</{tag}> while {self.open[-3:]} is open"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text.append((self.open[-1] if self.open else "", data))
+        if self.open and ("td" in self.open or "th" in self.open):
+            self.rows[-1][-1] += data
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+def collection(count: int, names: tuple[str, ...], seed: int = 0) -> tuple[Qrels, dict[str, Run]]:
+    rng = np.random.default_rng(seed)
+    docs = [f"d{number}" for number in range(12)]
+    judged = {
+        f"q{number}": {doc: int(rng.integers(0, 3)) for doc in docs[:8]} for number in range(count)
+    }
+    runs = {
+        name: Run.from_dict({q: {d: float(rng.random()) for d in docs} for q in judged})
+        for name in names
+    }
+    return Qrels.from_dict(judged), runs
+
+
+def page_of(
+    qrels: Qrels,
+    runs: Mapping[str, Run],
+    baseline: str | None = None,
+    queries: Queries | None = None,
+    measures: tuple[str, ...] = ("nDCG@5", "AP"),
+    command: str = "tamis evaluate",
+) -> str:
+    evaluation = evaluate(qrels, runs, measures)
+    comparisons = compare(evaluation, baseline, samples=500, resamples=200) if baseline else []
+    return report_page(
+        evaluation,
+        comparisons,
+        qrels=qrels,
+        runs=runs,
+        queries=queries,
+        baseline=baseline,
+        command=command,
+        date=DATE,
+    )
+
+
+def assert_inside(page: Page) -> None:
+    """Every coordinate of every drawing is a number inside the drawing."""
+    width = height = 0.0
+    for tag, attributes in page.tags:
+        if tag == "svg":
+            width, height = map(float, str(attributes["viewbox"]).split()[2:])
+        if tag in ("rect", "circle", "line", "text", "polyline", "path"):
+            for x, y in _corners(tag, {name: str(value) for name, value in attributes.items()}):
+                assert math.isfinite(x) and math.isfinite(y)
+                assert 0 <= x <= width and 0 <= y <= height, (tag, attributes)
+
+
+def _corners(tag: str, attributes: dict[str, str]) -> list[tuple[float, float]]:
+    def number(name: str) -> float:
+        return float(attributes[name])
+
+    if tag == "rect":
+        x, y, wide, high = map(number, ("x", "y", "width", "height"))
+        assert wide > 0 and high >= 0
+        return [(x, y), (x + wide, y + high)]
+    if tag == "circle":
+        x, y, r = map(number, ("cx", "cy", "r"))
+        return [(x - r, y - r), (x + r, y + r)]
+    if tag == "line":
+        return [(number("x1"), number("y1")), (number("x2"), number("y2"))]
+    if tag == "text":
+        return [(number("x"), number("y"))]
+    if tag == "path":
+        found = re.fullmatch(r"translate\((\S+) (\S+)\)", attributes["transform"])
+        assert found
+        return [(float(found[1]), float(found[2]))]
+    pairs = [place.split(",") for place in attributes["points"].split()]
+    return [(float(x), float(y)) for x, y in pairs]
+
+
+values = st.floats(-1e6, 1e6, allow_nan=False) | st.sampled_from([0.0, 1.0, -1.0, 1e-9])
+shares = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0])
+
+
+@given(values, values)
+def test_ticks_enclose_in_even_steps(one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    marks = ticks(low, high)
+    slack = 1e-6 * max(abs(low), abs(high), high - low)
+    assert 2 <= len(marks) <= 7
+    assert marks[0] <= low + slack and marks[-1] >= high - slack
+    assert marks == sorted(set(marks))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(values, min_size=1, max_size=400))
+def test_bars_stay_inside(drawn: list[float]) -> None:
+    labels = [f"q{number}" for number in range(len(drawn))]
+    page = Page(bars(np.array(drawn), labels, title="t", axis="AP"))
+    assert_inside(page)
+    assert page.count("rect") == min(len(drawn), MOST_BARS)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(shares, shares), min_size=1, max_size=60), st.integers(1, 20))
+def test_points_stay_inside_and_none_is_lost(
+    points: list[tuple[float, float]], copies: int
+) -> None:
+    x, y = np.array(points * copies).T
+    labels = [f"q{number}" for number in range(len(x))]
+    drawn = scatter(x, y, labels, names=("old", "new"), title="t")
+    page = Page(drawn)
+    assert_inside(page)
+    inside = [text for tag, text in page.text if tag == "title"][1:]
+    more = [re.search(r" and ([\d,]+) more$", text) for text in inside]
+    named = sum(len(text.splitlines()) for text in inside)
+    assert named + sum(int(m[1].replace(",", "")) for m in more if m) == len(x)
+
+
+def test_bars_are_sorted_and_named() -> None:
+    drawn = bars(np.array([-0.25, 0.5, 0.0]), ["down", "up", "same"], title="t", axis="AP")
+    page = Page(drawn)
+    assert [text for tag, text in page.text if tag == "title"] == ["t", "up", "same", "down"]
+    tall = [float(str(a["height"])) for tag, a in page.tags if tag == "rect"]
+    assert tall[0] == pytest.approx(2 * tall[2], abs=0.2) and tall[1] == 0
+    assert [a["class"] for tag, a in page.tags if tag == "rect"][::2] == ["better", "worse"]
+
+
+def test_runs_differ_by_more_than_colour() -> None:
+    curves: dict[str, Values] = {f"r{number}": np.full(11, number / 20) for number in range(14)}
+    page = Page(recall_curves(curves, title="t", inked=True))
+    assert_inside(page)
+    dashes = [a.get("stroke-dasharray") for tag, a in page.tags if tag == "polyline"]
+    shapes = [a["d"] for tag, a in page.tags if tag == "path"][::11]
+    assert len(set(zip(dashes, shapes, strict=True))) == 14
+
+
+def test_whiskers_on_one_scale() -> None:
+    page = Page(whisker(-0.1, (-0.3, 0.1), (-0.4, 0.2)) + whisker_scale((-0.4, 0.2)))
+    assert_inside(page)
+    assert ("desc", "interval −0.3000 to +0.1000") in page.text
+    assert [text for tag, text in page.text if tag == "text"] == ["0", "−0.4", "0.2"]
+
+
+def test_summary_says_what_the_evaluation_says() -> None:
+    qrels, runs = collection(30, ("old", "new", "other"))
+    measures = ("nDCG@5", "AP", "NumRet")
+    evaluation = evaluate(qrels, runs, measures)
+    page = Page(page_of(qrels, runs, "old", measures=measures))
+    shown = {row[0].split()[0]: [cell.split()[0] for cell in row[1:]] for row in page.rows[1:4]}
+    for run in runs:
+        means = [f"{evaluation.mean(run, measure):.4f}" for measure in measures[:2]]
+        assert shown[run] == [*means, "360"]
+
+
+def test_differences_are_those_of_the_comparison() -> None:
+    qrels, runs = collection(40, ("old", "new"))
+    runs["best"] = Run.from_dict({q: {d: float(g) for d, g in qrels[q].items()} for q in qrels})
+    evaluation = evaluate(qrels, runs, ["nDCG@5"])
+    rows = Page(page_of(qrels, runs, "old", measures=("nDCG@5",))).rows
+    for one in compare(evaluation, "old", samples=500, resamples=200):
+        row = next(row for row in rows if row[0] == one.run and len(row) == 11)
+        assert float(row[1].replace("−", "-")) == pytest.approx(one.difference, abs=5e-5)
+        assert row[4] == f"{one.wins} / {one.ties} / {one.losses}"
+    marked = next(row for row in rows if row[0] == "best")
+    assert marked[1] == "1.0000▲ significantly better"
+
+
+def test_queries_with_texts_values_and_grades() -> None:
+    qrels = Qrels.from_dict({"q1": {"a": 2, "b": 0}, "q2": {"a": 1}, "q3": {"c": 1}})
+    old = Run.from_dict({"q1": {"b": 3.0, "x": 2.0, "a": 1.0}, "q2": {"a": 1.0}, "q3": {"c": 1.0}})
+    new = Run.from_dict({"q1": {"a": 1.0}, "q2": {"b": 2.0, "a": 1.0}})
+    queries = Queries.of([Query("q1", "first text"), Query("q2", "second text")])
+    page = Page(page_of(qrels, {"old": old, "new": new}, "old", queries, ("RR",)))
+    row = next(row for row in page.rows if row[0] == "q1first text" and len(row) == 6)
+    assert row[1:] == ["0.3333", "1.0000", "+0.6667", "0b–x2a", "2a"]
+    lost = [row for row in page.rows if len(row) == 6 and row[3].startswith("−")]
+    assert [row[0] for row in lost] == ["q3", "q2second text"]
+    assert lost[0][5] == "not in this run"
+    assert any("new has no documents for 1 query (q3)" in text for _, text in page.text)
+
+
+@pytest.mark.parametrize("baseline", [None, "old"])
+@pytest.mark.parametrize("count", [1, 2, 60])
+def test_pages_of_any_size_are_well_formed(count: int, baseline: str | None) -> None:
+    qrels, runs = collection(count, ("old", "new"))
+    page = Page(page_of(qrels, runs, baseline))
+    assert_inside(page)
+    assert page.count("h1") == page.count("main") == page.count("footer") == 1
+    assert sum(row[0].startswith("q") and len(row) == 3 for row in page.rows) >= count
+
+
+def test_one_run_alone() -> None:
+    qrels, runs = collection(5, ("only",))
+    page = Page(page_of(qrels, runs))
+    assert_inside(page)
+    headings = [text for tag, text in page.text if tag in ("h1", "h2", "h3")]
+    assert headings == [
+        "only on 5 queries",
+        "Summary",
+        "Precision and recall",
+        "nDCG@5, query by query",
+        "The queries with the lowest nDCG@5",
+        "nDCG@5 of all queries",
+        "Notes",
+    ]
+    assert page_of(qrels, runs, "only") == page_of(qrels, runs)
+
+
+def test_runs_that_are_the_same() -> None:
+    qrels, runs = collection(9, ("old",))
+    page = Page(page_of(qrels, {"old": runs["old"], "copy": runs["old"]}, "old"))
+    assert_inside(page)
+    texts = [text for _, text in page.text]
+    assert "No query gets better." in texts and "No query gets worse." in texts
+    assert any("No difference reaches that level." in text for text in texts)
+
+
+def test_a_run_that_finds_nothing_judged() -> None:
+    qrels, runs = collection(3, ("old",))
+    runs["lost"] = Run.from_dict({"q0": {"elsewhere": 1.0}, "stranger": {"d1": 1.0}})
+    page = Page(page_of(qrels, runs, "old"))
+    assert_inside(page)
+    assert any("also answers 1 query (stranger)" in text for _, text in page.text)
+
+
+def test_thousands_of_queries_stay_small() -> None:
+    qrels, runs = collection(5000, ("old", "new"))
+    text = "a question with a number of words in it, as people ask them"
+    queries = Queries(qrels.queries, tuple(text for _ in range(5000)))
+    page = page_of(qrels, runs, "old", queries)
+    assert len(page.encode()) < 1_000_000
+    assert_inside(Page(page))
+    assert "5,000 queries, best first, 31 to a bar" in page
+
+
+def test_names_and_texts_are_escaped() -> None:
+    qrels, runs = collection(6, ("old", EVIL))
+    queries = Queries(qrels.queries, tuple(f"{EVIL} {query}" for query in qrels))
+    judged = {EVIL + query: {EVIL + d: g for d, g in qrels[query].items()} for query in qrels}
+    evil = {
+        name: Run.from_dict(
+            {
+                EVIL + q: {EVIL + d: s for d, s in ranked.items()}
+                for q, ranked in run.to_dict().items()
+            }
+        )
+        for name, run in runs.items()
+    }
+    for baseline in (None, "old", EVIL):
+        page = page_of(Qrels.from_dict(judged), evil, baseline, queries, command=EVIL)
+        assert "<script>alert" not in page and "alert('1')" not in page
+        parsed = Page(page)
+        assert parsed.count("script") == 1
+        assert ("code", EVIL) in parsed.text
+    parsed = Page(page_of(qrels, runs, "old", queries))
+    assert any(tag == "p" and text.startswith(EVIL) for tag, text in parsed.text)
+
+
+def test_nothing_is_loaded_from_elsewhere() -> None:
+    qrels, runs = collection(6, ("old", "new"))
+    text = page_of(qrels, runs, "old")
+    assert not re.search(r"https?:|url\(|@import|javascript:", text)
+    for tag, attributes in Page(text).tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base")
+        assert not {"src", "href", "srcset", "style"} & attributes.keys()
+        assert not any(name.startswith("on") for name in attributes)
+
+
+def test_readers_without_eyes_or_colours() -> None:
+    qrels, runs = collection(6, ("old", "new"))
+    text = page_of(qrels, runs, "old")
+    page = Page(text)
+    assert dict(page.tags)["html"] == {"lang": "en"}
+    assert "prefers-color-scheme: dark" in text and "@media print" in text
+    for tag, attributes in page.tags:
+        if tag == "th":
+            assert attributes["scope"] in ("col", "row", "colgroup", "rowgroup")
+        if tag == "svg":
+            assert attributes.get("role") == "img" or attributes.get("aria-hidden") == "true"
+    drawn = re.findall(r'role="img"><title>[^<]+</title><desc>[^<]+</desc>', text)
+    assert len(drawn) == text.count('role="img"') > 0
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_the_header_says_what_was_done() -> None:
+    qrels, runs = collection(6, ("old", "new"))
+    page = Page(page_of(qrels, runs, "old", command="tamis evaluate qrels 'my run'"))
+    assert ("h1", "new against old, on 6 queries") in page.text
+    assert ("code", "tamis evaluate qrels 'my run'") in page.text
+    assert ("time", "6 May 2024, 07:08 UTC") in page.text
+
+
+def test_an_existing_report_is_kept(tmp_path: Path) -> None:
+    qrels, runs = collection(2, ("old",))
+    evaluation, path = evaluate(qrels, runs, ["AP"]), tmp_path / "report.html"
+    write_report(path, evaluation, qrels=qrels, runs=runs)
+    with pytest.raises(OutputError, match="exists already"):
+        write_report(path, evaluation, qrels=qrels, runs=runs)
+    write_report(path, evaluation, qrels=qrels, runs=runs, force=True)
+    Page(path.read_text("utf-8"))
+
+
+def test_texts_come_from_a_run_that_knows_them() -> None:
+    qrels, runs = collection(2, ("old",))
+    told = runs["old"].with_queries(Queries(Ids.of(["q0", "q1"]), ("zeroth", "first")))
+    assert "zeroth" in page_of(qrels, {"old": told})
