@@ -1,0 +1,1 @@
+"""From text to terms, sentences and passages."""
