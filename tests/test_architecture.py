@@ -10,8 +10,10 @@ import pytest
 import tamis
 
 SOURCE = Path(tamis.__file__).parent
-ROOMS = """errors _jit types durable manifest evaluation text collection splits search scorers
-pipeline models labels training rankers tasks explain fit studies adapters serve cli testing""".split()
+ROOMS = """
+errors _jit types durable manifest evaluation text collection splits search scorers pipeline
+models labels training rankers tasks explain fit studies adapters serve cli testing
+""".split()
 
 
 def room_of(path: Path) -> str:

@@ -62,7 +62,7 @@ def test_jsonl_without_usual_names(tmp_path: Path) -> None:
     path.write_text('{"sku": "a", "words": "one"}\n')
     error = error_of(path)
     assert str(error) == f"{path}:1: no field for the id (id, _id, docid, doc_id, docno, pid)"
-    assert error.hint == "say which of these it is: sku, words"
+    assert error.hint == "name it with --id, --text or --title; columns here: sku, words"
     documents = [*open_collection(path, columns=Columns(id="sku", text="words")).documents]
     assert [(d.id, d.text, dict(d.fields)) for d in documents] == [("a", "one", {})]
     assert error_of(path, columns=Columns(id="nr", text="words")).problem == "no field 'nr'"

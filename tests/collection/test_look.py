@@ -46,6 +46,8 @@ FILES = [
     ("run", "301 Q0 FT911-1 1 12.5 bm25\n301 Q0 FT911-2 2 -1e-3 bm25\n"),
     ("querylog", "how do I sift flour\ndrum sieve, cheap\n"),
     ("querylog", "1 0 2 x\n"),
+    ("querylog", "the 10 best sieves 2 buy\na b c 1 2.5 me\n"),
+    ("querylog", "q1 is d1 1 2.5 me\n"),
     ("querylog", "caf\xe9 {x}\n< 5 sieves\n"),
 ]
 

@@ -40,6 +40,19 @@ def test_notes_of_msmarco(tmp_path: Path) -> None:
     assert dict(again.qrels) == QRELS
 
 
+def test_msmarco_files(tmp_path: Path) -> None:
+    docs = [Document("d1", "ends in a return\r")]
+    write_collection(
+        Collection("m", "made", docs, lambda: QUERIES, lambda: QRELS), tmp_path / "m", "msmarco"
+    )
+    assert {path.name: path.read_text() for path in (tmp_path / "m").iterdir()} == {
+        "collection.tsv": "d1\tends in a return \n",
+        "qrels.test.tsv": "q1\t0\td1\t2\nq1\t0\td2\t0\n",
+        "queries.test.tsv": "q1\tsieve\n",
+        "queries.unjudged.tsv": "q2\tdrum kit\n",
+    }
+
+
 def test_notes_of_files_of_documents(tmp_path: Path) -> None:
     assert write_collection(SMALL, tmp_path / "d.jsonl.gz", "jsonl") == [
         "left out, for the file holds documents alone: 2 queries",
@@ -251,6 +264,19 @@ def test_classic_topics_as_they_come(tmp_path: Path) -> None:
         "international criminal activity.",
         "narrative": "A relevant document must name R&D & more.",
     }
+
+
+def test_a_topic_that_begins_like_a_label(tmp_path: Path) -> None:
+    queries = Queries.of([Query("1", "topic: models"), Query("2", "Number: theory")])
+    write_queries(queries, tmp_path / "t", "topics")
+    assert read_queries(tmp_path / "t") == queries
+
+
+def test_trec_ids_are_compared_across_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("<DOC>\n<DOCNO>d1</DOCNO>x</DOC>\n")
+    with pytest.raises(InputError, match="b:1: document id 'd1' occurs a second time"):
+        [*open_collection(tmp_path).documents]
 
 
 XML_TOPICS = """\

@@ -59,7 +59,7 @@ QRELS = st.dictionaries(
     ).map(Qrels.from_dict),
     max_size=2,
 )
-FEW = settings(deadline=None, max_examples=40)
+FEW = settings(deadline=None, max_examples=25)
 
 
 @contextmanager

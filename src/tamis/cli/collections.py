@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,11 @@ from tamis.cli.common import (
     IdColumn,
     Json,
     OnError,
+    QrelsFiles,
+    QueriesFile,
     TextColumn,
     TitleColumn,
+    by_split,
     reading,
     say,
     show_facts,
@@ -25,7 +28,7 @@ from tamis.cli.common import (
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.collection._records import Columns
+    from tamis.collection.converting import Request
     from tamis.collection.describe import Facts
 
 Thing = Annotated[
@@ -43,6 +46,8 @@ def info(
     id: IdColumn = None,
     text: TextColumn = None,
     title: TitleColumn = None,
+    queries: QueriesFile = None,
+    qrels: QrelsFiles = None,
     on_error: OnError = "raise",
     verify: Annotated[
         bool, typer.Option("--verify", help="Read every byte of a tamis folder and check it.")
@@ -53,9 +58,20 @@ def info(
 
     Example: tamis info tamis:pydocs
     """
+    from tamis.collection._records import Columns
+    from tamis.collection.converting import Request
+
     with reading(thing) as path:
-        columns = _columns(id, text, title)
-        facts = _describe(thing, path, format, columns, on_error, verify)
+        asked = Request(
+            thing if thing != STDIO else path,
+            path,
+            format=format,
+            columns=Columns(id=id, text=text, title=title),
+            queries=queries,
+            qrels=by_split(qrels),
+            skip=on_error == "skip",
+        )
+        facts = _describe(asked, verify)
     if json:
         show_json({**facts.facts, "warnings": list(facts.warnings)})
         return
@@ -64,56 +80,46 @@ def info(
         say(f"warning: {warning}")
 
 
-def _describe(
-    thing: str,
-    path: Path,
-    format: str | None,
-    columns: Columns,
-    on_error: Literal["raise", "skip"],
-    verify: bool,
-) -> Facts:
+def _describe(asked: Request, verify: bool) -> Facts:
     from tamis.collection import describe
     from tamis.collection.base import Faults
+    from tamis.collection.converting import open_requested
     from tamis.collection.judgements import read_qrels
-    from tamis.collection.opening import is_id, open_collection, read_queries
+    from tamis.collection.look import look
+    from tamis.collection.opening import is_id, read_queries
     from tamis.collection.runs import read_run
 
-    faults = Faults(skip=on_error == "skip")
-    source = thing if is_id(thing) else path
-    kind = "collection" if is_id(thing) else _kind(path, format, columns)
+    path, faults = asked.target, Faults(skip=asked.skip)
+    kind = "collection" if is_id(asked.source) else asked.format or look(path, asked.columns)
     if verify:
         _verify(path, kind)
+    if kind == "index":
+        from tamis.search.describe import describe_index
+
+        return describe_index(path)
     if kind == "run":
         return describe.describe_run(read_run(path, faults))
     if kind in ("qrels", "beir-qrels"):
         return describe.describe_qrels(read_qrels(path, faults))
     if kind in ("topics", "topics-xml", "querylog"):
-        return describe.describe_queries(read_queries(path, format, faults=faults))
-    collection = open_collection(source, format=format, columns=columns, on_error=on_error)
-    return describe.describe_collection(collection)
-
-
-def _kind(path: Path, format: str | None, columns: Columns) -> str:
-    from tamis.collection.look import look
-
-    return format or look(path, columns)
+        return describe.describe_queries(read_queries(path, asked.format, faults=faults))
+    return describe.describe_collection(open_requested(asked))
 
 
 def _verify(path: Path, kind: str) -> None:
-    from tamis.collection.store import verify_store
+    if kind == "collection":
+        from tamis.collection.store import verify_store
 
-    if kind != "collection":
+        verify_store(path)
+    elif kind == "index":
+        from tamis.search.index import verify
+
+        verify(path)
+    else:
         raise InputError(
             f"{path} has no checksums to verify", hint="only folders that tamis wrote have them"
         )
-    verify_store(path)
     say(f"{path}: every byte is as it was written")
-
-
-def _columns(id: str | None, text: str | None, title: str | None) -> Columns:
-    from tamis.collection._records import Columns
-
-    return Columns(id=id, text=text, title=title)
 
 
 def convert(
@@ -129,9 +135,11 @@ def convert(
             "Queries: jsonl, csv, tsv, parquet, topics, topics-xml, querylog.",
         ),
     ] = None,
-    queries: Annotated[
-        bool, typer.Option("--queries", help="Write the queries of a collection only.")
+    only_queries: Annotated[
+        bool, typer.Option("--only-queries", help="Write the queries of a collection only.")
     ] = False,
+    queries: QueriesFile = None,
+    qrels: QrelsFiles = None,
     format: Format = None,
     id: IdColumn = None,
     text: TextColumn = None,
@@ -143,6 +151,7 @@ def convert(
 
     Example: tamis convert docs.jsonl my-collection --text body
     """
+    from tamis.collection._records import Columns
     from tamis.collection.converting import Request, convert_any
 
     with reading(source) as path, writing_to(target) as out:
@@ -151,8 +160,10 @@ def convert(
             out,
             to=to,
             format=format,
-            columns=_columns(id, text, title),
-            only_queries=queries,
+            columns=Columns(id=id, text=text, title=title),
+            queries=queries,
+            qrels=by_split(qrels),
+            only_queries=only_queries,
             skip=on_error == "skip",
             force=force,
         )

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from tamis.errors import InputError, TamisError
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -25,6 +27,15 @@ OnError = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+QueriesFile = Annotated[
+    str | None, typer.Option("--queries", metavar="FILE", help="Take the queries from this file.")
+]
+QrelsFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--qrels", metavar="[SPLIT=]FILE", help="Take judgements from this file; repeatable."
+    ),
+]
 Format = Annotated[
     str | None,
     typer.Option("--format", help="What the input is, if looking inside cannot tell."),
@@ -44,7 +55,11 @@ def reading(path: str) -> Iterator[Path]:
         file = Path(folder) / "stdin"
         with file.open("wb") as out:
             shutil.copyfileobj(sys.stdin.buffer, out)
-        yield file
+        try:
+            yield file
+        except TamisError as error:
+            error.args = (str(error).replace(str(file), "stdin"),)
+            raise
 
 
 @contextmanager
@@ -56,8 +71,24 @@ def writing_to(path: str) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "stdout"
         yield file
+        if file.is_dir():
+            raise InputError(
+                "a folder cannot go to stdout", hint="choose a file format, such as --to jsonl"
+            )
         with file.open("rb") as done:
             shutil.copyfileobj(done, sys.stdout.buffer)
+
+
+def by_split(qrels: list[str] | None) -> dict[str, str] | None:
+    """Judgement files by split; without a name for the split it is test.
+
+    >>> by_split(["train=a.txt", "b.txt"])
+    {'train': 'a.txt', 'test': 'b.txt'}
+    """
+    if not qrels:
+        return None
+    named = [given.partition("=") for given in qrels]
+    return {split if file else "test": file or split for split, _, file in named}
 
 
 def say(words: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tamis.cli.common import Force, Json, OnError, reading, say, show, show_json, writing_to
+from tamis.cli.common import STDIO, Force, Json, OnError, reading, say, show, show_json, writing_to
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,8 +66,11 @@ def evaluate(
     from tamis import evaluation as ev
     from tamis.collection.base import Faults
     from tamis.collection.judgements import read_qrels
+    from tamis.collection.notes import counted
     from tamis.evaluation.report import write_report
 
+    if json and per_query == STDIO:
+        raise typer.BadParameter("--json and --per-query - both write to stdout")
     if fail_if_worse is not None and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs a --baseline")
     faults = Faults(skip=on_error == "skip")
@@ -83,6 +86,8 @@ def evaluate(
     agreed = ev.agreements(read) if agreement else []
     if json:
         show_json({**ev.as_json(done, compared, level), "agreement": agreed})
+    elif per_query == STDIO:
+        pass  # stdout is for the values
     elif latex or markdown:
         print((ev.latex if latex else ev.markdown)(done, compared, level), end="")
     else:
@@ -90,7 +95,7 @@ def evaluate(
         show(*([ev.comparison_table(compared)] if compared else []))
         show(*([ev.agreement_table(agreed)] if agreed else []))
     if faults.count:
-        say(f"warning: {faults.count:,} bad lines skipped, the first: {faults.first[0]}")
+        say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
     if per_query is not None:
         with writing_to(per_query) as out:
             _write_per_query(done, per_query, out, force)

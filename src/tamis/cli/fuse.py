@@ -33,7 +33,9 @@ def fuse(
     measure: Annotated[
         str, typer.Option("-m", "--measure", help="What --tune tunes for.")
     ] = "nDCG@10",
-    top: Annotated[int | None, typer.Option("--top", help="Keep the best of each query.")] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="Keep the best of each query.")
+    ] = None,
     on_error: OnError = "raise",
     force: Force = False,
 ) -> None:

@@ -31,6 +31,7 @@ POWERS = np.array([10.0**n for n in range(23)])
 class Layout:
     """Which of a line's columns holds what; the query is always the first."""
 
+    what: str
     names: tuple[str, ...]
     doc: int
     number: int
@@ -40,8 +41,8 @@ class Layout:
         return "needs: " + " ".join(self.names)
 
 
-RUN = Layout(("query", "Q0", "document", "rank", "score", "tag"), doc=2, number=4)
-QRELS = Layout(("query", "0", "document", "grade"), doc=2, number=3)
+RUN = Layout("a run", ("query", "Q0", "document", "rank", "score", "tag"), doc=2, number=4)
+QRELS = Layout("a qrels file", ("query", "0", "document", "grade"), doc=2, number=3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
                 yield rest[:cut]
             rest = rest[cut:] + read
     if rest:
-        yield rest
+        yield rest if rest.endswith(b"\n") else rest + b"\n"
 
 
 def _split(piece: bytes, layout: Layout) -> _Block:
@@ -141,7 +142,11 @@ def _split(piece: bytes, layout: Layout) -> _Block:
     rows, wrong, lines = split_lines(buffer, len(names), layout.doc, number, spans, bad)
     for line, found in bad[:, :wrong].T.tolist():
         columns = "column" if found == 1 else "columns"
-        faults.append((line, f"{found} {columns} instead of {len(names)}", layout.describe()))
+        swapped = next((other.what for other in (RUN, QRELS) if len(other.names) == found), "")
+        hint = (
+            f"is it {swapped}? {layout.what} {layout.describe()}" if swapped else layout.describe()
+        )
+        faults.append((line, f"{found} {columns} instead of {len(names)}", hint))
     spans = spans[:, :rows]
     value, unread = read_numbers(buffer, spans[4], spans[5])
     for row in np.flatnonzero(unread).tolist():
@@ -173,6 +178,8 @@ def _columns(
 
 def _only_utf8(piece: bytes) -> tuple[bytes, list[Fault]]:
     """The piece with lines that are not UTF-8 made blank, and a fault for each of them."""
+    if piece.isascii():
+        return piece, []
     try:
         piece.decode()
     except UnicodeDecodeError:
@@ -196,6 +203,17 @@ def _number(cell: str) -> float:
 
 
 @jit
+def blanks(buffer: Bytes) -> NDArray[np.int32]:
+    """Where control characters and blanks lie; written so that no branch has to be guessed."""
+    found = np.empty(len(buffer) + 1, np.int32)
+    count = 0
+    for at in range(len(buffer)):
+        found[count] = at
+        count += buffer[at] <= 32
+    return found[:count]
+
+
+@jit
 def split_lines(
     buffer: Bytes,
     columns: int,
@@ -206,19 +224,16 @@ def split_lines(
 ) -> Any:
     """Fill `spans` with where query, document and number of each line start and end, and the line.
 
-    Blank lines have no row. A line with another number of columns goes to `bad`: its number, and
-    how many columns it has. Returns how many rows, bad lines and lines there are.
+    The buffer ends with a line break. Blank lines have no row. A line with another number of
+    columns goes to `bad`: its number, and how many columns it has. Returns how many rows, bad lines
+    and lines there are.
     """
-    at, end, row, wrong, line = 0, len(buffer), 0, 0, 0
-    while at < end:
-        column = 0
-        while at < end and buffer[at] != 10:
-            if buffer[at] == 32 or (9 <= buffer[at] <= 13):
-                at += 1
-                continue
-            start = at
-            while at < end and not (buffer[at] == 32 or (9 <= buffer[at] <= 13)):
-                at += 1
+    row, wrong, line, column, start = 0, 0, 0, 0, 0
+    for at in blanks(buffer):
+        byte = buffer[at]
+        if not (byte == 32 or 9 <= byte <= 13):
+            continue
+        if at > start:
             if column == 0:
                 spans[0, row], spans[1, row] = start, at
             elif column == doc:
@@ -226,14 +241,16 @@ def split_lines(
             elif column == number:
                 spans[4, row], spans[5, row] = start, at
             column += 1
-        at += 1
-        line += 1
-        if column == columns:
-            spans[6, row] = line
-            row += 1
-        elif column > 0:
-            bad[0, wrong], bad[1, wrong] = line, column
-            wrong += 1
+        start = at + 1
+        if byte == 10:
+            line += 1
+            if column == columns:
+                spans[6, row] = line
+                row += 1
+            elif column > 0:
+                bad[0, wrong], bad[1, wrong] = line, column
+                wrong += 1
+            column = 0
     return row, wrong, line
 
 

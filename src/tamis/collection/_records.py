@@ -80,7 +80,10 @@ def _needed(
     if found is None:
         wanted = repr(given) if given is not None else f"for the {what} ({', '.join(usual)})"
         raise LineError(
-            path, line, f"no field {wanted}", hint=f"say which of these it is: {', '.join(names)}"
+            path,
+            line,
+            f"no field {wanted}",
+            hint=f"name it with --id, --text or --title; columns here: {', '.join(names)}",
         )
     return found
 

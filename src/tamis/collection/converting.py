@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tamis.collection._records import Columns
-from tamis.collection.base import Faults
+from tamis.collection.base import Collection, Faults
 from tamis.collection.formats import formats_of
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.collection.look import look
+from tamis.collection.notes import counted
 from tamis.collection.opening import is_id, open_collection, read_queries
 from tamis.collection.runs import read_run, write_run
 from tamis.collection.saving import write_collection, write_queries
@@ -25,6 +27,8 @@ class Request:
     to: str | None = None
     format: str | None = None
     columns: Columns = field(default_factory=Columns)
+    queries: str | None = None
+    qrels: Mapping[str, str] | None = None
     only_queries: bool = False
     skip: bool = False
     force: bool = False
@@ -52,7 +56,7 @@ def convert_any(request: Request) -> list[str]:
         notes = _qrels(source, request, faults)
     elif request.only_queries or format in ("topics", "topics-xml", "querylog"):
         queries = read_queries(source, request.format, columns=request.columns, faults=faults)
-        to = request.to or "jsonl"
+        to = request.to or _ending(request.target) or "jsonl"
         notes = write_queries(queries, request.target, to, request.force)
     elif request.to in ("indexed",):
         notes = _reranking(source, format, request)
@@ -86,18 +90,33 @@ def _reranking(source: Path, format: str, request: Request) -> list[str]:
     return reranking_to_parquet(source, request.target, request.force)
 
 
-def _collection(request: Request) -> list[str]:
-    collection = open_collection(
+ENDINGS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+"""What the name of an output asks for, unless a format is given."""
+
+
+def open_requested(request: Request) -> Collection:
+    """The collection that a request is about."""
+    return open_collection(
         request.source,
         format=request.format,
         columns=request.columns,
+        queries=request.queries,
+        qrels=request.qrels,
         on_error="skip" if request.skip else "raise",
     )
+
+
+def _ending(target: Path) -> str | None:
+    return ENDINGS.get(Path(target.name.removesuffix(".gz").removesuffix(".zst")).suffix)
+
+
+def _collection(request: Request) -> list[str]:
+    collection = open_requested(request)
     if request.only_queries:
-        to = request.to or "jsonl"
+        to = request.to or _ending(request.target) or "jsonl"
         notes = write_queries(collection.queries, request.target, to, request.force)
     else:
-        to = request.to or "collection"
+        to = request.to or _ending(request.target) or "collection"
         notes = write_collection(collection, request.target, to, request.force)
     return [*notes, *_skipped(collection.faults)]
 
@@ -110,4 +129,7 @@ def _require(to: str, known: tuple[str, ...], what: str) -> None:
 def _skipped(faults: Faults) -> list[str]:
     if not faults.count:
         return []
-    return [f"{faults.count:,} bad lines skipped", *[f"skipped: {fault}" for fault in faults.first]]
+    return [
+        f"{counted(faults.count, 'bad line')} skipped",
+        *[f"skipped: {fault}" for fault in faults.first],
+    ]

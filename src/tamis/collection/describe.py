@@ -12,6 +12,7 @@ import xxhash
 from numpy.typing import ArrayLike
 
 from tamis.collection.base import Collection
+from tamis.collection.files import FileDocuments
 from tamis.collection.notes import counted
 from tamis.collection.pydocs import PyDocs
 from tamis.durable import Progress
@@ -34,18 +35,17 @@ class Facts:
 
 
 def distribution(values: ArrayLike) -> dict[str, float]:
-    """Where the values of a column lie.
+    """Where the values of a column lie; infinite ones are left aside.
 
     >>> distribution([1, 2, 3, 4, 90])
     {'mean': 20, 'least': 1, 'median': 3, '90%': 55.6, 'most': 90}
     """
-    column = np.asarray(values)
+    column = np.asarray(values, np.float64)
+    column = column[np.isfinite(column)]
     if len(column) == 0:
         return {}
-    with np.errstate(invalid="ignore"):  # of scores without end
-        least, median, high, most = np.percentile(column, [0, 50, 90, 100]).tolist()
-        mean = column.mean(dtype=np.float64)
-    found = {"mean": mean, "least": least, "median": median, "90%": high, "most": most}
+    least, median, high, most = np.percentile(column, [0, 50, 90, 100]).tolist()
+    found = {"mean": column.mean(), "least": least, "median": median, "90%": high, "most": most}
     return {name: _short(float(value)) for name, value in found.items()}
 
 
@@ -79,6 +79,8 @@ def describe_collection(collection: Collection) -> Facts:
             "no word shared with answers' names or first lines": f"{collection.gap():.0%}",
             "dropped, for this Python lacks their answers": collection.questions.dropped,
         }
+    if isinstance(collection.documents, FileDocuments) and collection.documents.left_out:
+        facts["files left out"] = dict(collection.documents.left_out)
     if collection.faults.count:
         facts["bad lines skipped"] = collection.faults.count
         warnings += [f"skipped: {fault}" for fault in collection.faults.first]

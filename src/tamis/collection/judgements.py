@@ -145,9 +145,11 @@ def _checked(path: Path, rows: Rows, faults: Faults) -> Qrels:
             )
         )
         keep[row] = False
-    used, query = np.unique(rows.query[keep], return_inverse=True)
+    used, numbers = np.unique(rows.query[keep], return_inverse=True)
     grade = rows.value[keep].astype(np.int32)
-    return Qrels.of_rows(rows.queries.select(used), rows.docs, query, rows.doc[keep], grade)
+    return Qrels.of_rows(
+        rows.queries.select(used), rows.docs, numbers.astype(np.int32), rows.doc[keep], grade
+    )
 
 
 def _write_parquet(qrels: Qrels, path: Path, force: bool) -> None:

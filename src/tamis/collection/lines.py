@@ -118,6 +118,8 @@ def packing(path: Path) -> str | None:
 
 def open_bytes(path: Path) -> BinaryIO:
     """The bytes of a file, unpacked where it is gzip or zstd inside, whatever its name."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not a file", hint="name a file in it")
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="is the path right?")
     packed = packing(path)

@@ -265,6 +265,12 @@ def _plain_text(head: _Head) -> str:
     if any("\t" in line for line in head.lines):
         raise UnknownFormatError(
             f"{head.path} is a table of an unknown kind, which begins with: {head.first[:60]!r}",
-            hint=f"name its columns, or its format; {LOOKED_FOR}",
+            hint="name its columns with --id and --text, or say what it is with --format",
+        )
+    commas = {line.count(",") for line in head.lines}
+    if len(head.lines) > 2 and len(commas) == 1 and commas.pop() > 1:
+        raise UnknownFormatError(
+            f"{head.path} looks like a table with unusual column names: {head.first[:60]!r}",
+            hint="name them with --id and --text, or say --format querylog",
         )
     return "querylog"

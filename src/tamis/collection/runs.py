@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tamis.collection._columns import RUN, grouped, read_rows
+from tamis.collection._columns import RUN, Rows, grouped, read_rows
 from tamis.collection.base import Faults
 from tamis.collection.lines import open_bytes, writing
 from tamis.durable import new_file
@@ -63,22 +63,11 @@ def _read_trec(path: Path, faults: Faults) -> Run:
         doc, score = rows.doc[order], rows.value.astype(np.float32)[order]
     bad = []
     for row in np.flatnonzero(np.isinf(score)).tolist():
-        value = rows.value[order[row]]
-        if np.isfinite(value):
-            problem = f"the score is {value:g}, more than a run can hold"
-            hint = "scores are 32-bit numbers, up to 3.4e38"
-            faults.meet(LineError(path, int(rows.line[order[row]]), problem, hint=hint))
+        if np.isfinite(rows.value[order[row]]):
+            faults.meet(_too_large(path, rows, int(order[row])))
             bad.append(row)
     for row in repeated(offsets, doc, len(rows.docs)).tolist():
-        query, name = rows.queries[rows.query[order[row]]], rows.docs[doc[row]]
-        faults.meet(
-            LineError(
-                path,
-                int(rows.line[order[row]]),
-                f"query {query!r} lists document {name!r} a second time",
-                hint="a run lists a document once a query",
-            )
-        )
+        faults.meet(_listed_again(path, rows, int(order[row])))
         bad.append(row)
     if bad:
         keep = np.ones(len(doc), bool)
@@ -88,10 +77,29 @@ def _read_trec(path: Path, faults: Faults) -> Run:
     return Run.of_distinct(Queries(rows.queries), rows.docs, offsets, doc, score)
 
 
+def _too_large(path: Path, rows: Rows, row: int) -> LineError:
+    return LineError(
+        path,
+        int(rows.line[row]),
+        f"the score is {rows.value[row]:g}, more than a run can hold",
+        hint="scores are 32-bit numbers, up to 3.4e38",
+    )
+
+
+def _listed_again(path: Path, rows: Rows, row: int) -> LineError:
+    query, doc = rows.queries[rows.query[row]], rows.docs[rows.doc[row]]
+    return LineError(
+        path,
+        int(rows.line[row]),
+        f"query {query!r} lists document {doc!r} a second time",
+        hint="a run lists a document once a query",
+    )
+
+
 def _write_trec(run: Run, path: Path, tag: str, force: bool) -> list[str]:
     for ids in (run.queries.ids, run.docs.select(np.unique(run.doc))):
         refuse_white_space(ids, "a TREC run")
-    if not tag or len(tag.split()) != 1 or tag != tag.strip():
+    if tag.split() != [tag]:
         raise InputError(f"the tag {tag!r} is not one word", hint="a TREC run's tag is one word")
     with writing(path, force) as out:
         for number, query in enumerate(run.queries.ids):

@@ -158,7 +158,8 @@ def _by_ir_measures(qrels: Qrels, run: Run, measures: list[Measure]) -> dict[Mea
             columns[ours[value.measure]][row[value.query_id]] = value.value
     except (ValueError, RuntimeError, OSError, subprocess.CalledProcessError) as error:
         names = ", ".join(map(str, measures))
-        raise InputError(f"ir_measures cannot compute {names} here", hint=str(error)) from error
+        reason = str(error).strip().split("\n")[0][:200]
+        raise InputError(f"ir_measures cannot compute {names} here", hint=reason) from error
     return columns
 
 

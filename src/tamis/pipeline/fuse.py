@@ -37,8 +37,9 @@ def weighted_sum(
 ) -> Run:
     """Fuse by scores, put on one scale within each query and run, then weighted and added.
 
-    `minmax` maps a query's scores to 0..1, `z` to mean 0 and deviation 1, `none` leaves them. A
-    document that a run did not find counts as that run's lowest score for the query.
+    `minmax` maps a query's scores to 0..1 (all to 1 where they are equal), `z` to mean 0 and
+    deviation 1, `none` leaves them. A document that a run did not find counts as 0 for `minmax`
+    and as that run's lowest score for the query otherwise. A run of weight 0 is left out.
 
     >>> first = Run.from_dict({"q": {"a": 9.0, "b": 5.0}})
     >>> second = Run.from_dict({"q": {"b": 0.2, "c": 0.1}})
@@ -50,7 +51,14 @@ def weighted_sum(
         raise InputError(f"{len(runs)} runs but {len(weights)} weights", hint="give one a run")
     if normalisation not in ("minmax", "z", "none"):
         raise InputError(f"no normalisation {normalisation!r}", hint="minmax, z or none")
-    return _fuse(runs, weights, lambda run: _normalised(run, normalisation))
+    used = [number for number, weight in enumerate(weights) if weight != 0]
+    if runs and not used:
+        raise InputError("every weight is 0", hint="give one run a weight at least")
+    return _fuse(
+        [runs[number] for number in used],
+        [weights[number] for number in used],
+        lambda run: _normalised(run, normalisation),
+    )
 
 
 def _nothing(run: Run) -> NDArray[np.float64]:
@@ -70,8 +78,9 @@ def _normalised(
     lowest[full] = score[ends - 1]
     shift, scale = _nothing(run), np.ones(len(run))
     if normalisation == "minmax":
-        shift = lowest
         scale[full] = score[starts] - score[ends - 1]
+        shift = np.where(full & (scale == 0), lowest - 1, lowest)
+        lowest = shift
     elif normalisation == "z" and full.any():
         shift[full] = np.add.reduceat(score, starts) / sizes[full]
         spread = (score - np.repeat(shift, sizes)) ** 2

@@ -1,0 +1,251 @@
+"""What is said about a collection, a run, judgements and queries, worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tamis.collection import describe
+from tamis.collection.base import Collection
+from tamis.collection.describe import (
+    describe_collection,
+    describe_qrels,
+    describe_queries,
+    describe_run,
+    distribution,
+    leaks,
+)
+from tamis.collection.opening import open_collection
+from tamis.types import Document, Ids, Qrels, Queries, Query, Run
+
+DOCUMENTS = [
+    Document("d1", "sieves sort grain", title="Sieves"),
+    Document("d2", "drum"),
+    Document("d3", "a drum sieve is a tamis"),
+]
+QUERIES = Queries.of(
+    [
+        Query("q1", "what is a tamis", {"lang": "en"}),
+        Query("q2", "grain"),
+        Query("q3", "drum sieve"),
+        Query("q4", "never judged"),
+    ]
+)
+
+
+def collection(
+    documents: list[Document] = DOCUMENTS,
+    queries: Queries = QUERIES,
+    qrels: dict[str, dict[str, dict[str, int]]] | None = None,
+) -> Collection:
+    judged = {split: Qrels.from_dict(part) for split, part in (qrels or {}).items()}
+    return Collection("tiny", "beir", documents, lambda: queries, lambda: judged)
+
+
+def test_distribution() -> None:
+    assert distribution([]) == {}
+    assert distribution([5]) == {"mean": 5, "least": 5, "median": 5, "90%": 5, "most": 5}
+    assert distribution(np.arange(11)) == {
+        "mean": 5,
+        "least": 0,
+        "median": 5,
+        "90%": 9,
+        "most": 10,
+    }
+    assert distribution(np.array([0.25, 1.0], np.float32)) == {
+        "mean": 0.6,
+        "least": 0.2,
+        "median": 0.6,
+        "90%": 0.9,
+        "most": 1,
+    }
+    assert all(type(value) in (int, float) for value in distribution(np.array([1, 2])).values())
+
+
+def test_a_small_collection_by_hand() -> None:
+    qrels = {"train": {"q1": {"d3": 2, "d2": 0}, "q2": {"d1": 1}}, "test": {"q3": {"d2": 0}}}
+    found = describe_collection(collection(qrels=qrels))
+    assert found.warnings == ("1 document of one word",)
+    assert found.facts == {
+        "name": "tiny",
+        "format": "beir",
+        "documents": {
+            "count": 3,
+            "with a title": 1,
+            "words": {"mean": 3.3, "least": 1, "median": 3, "90%": 5.4, "most": 6},
+        },
+        "queries": {
+            "count": 4,
+            "words": {"mean": 2.2, "least": 1, "median": 2, "90%": 3.4, "most": 4},
+            "fields": "lang",
+        },
+        "judgements": {
+            "train": {
+                "queries": 2,
+                "judgements": 3,
+                "by grade": {"0": 1, "1": 1, "2": 1},
+                "judged per query": {
+                    "mean": 1.5,
+                    "least": 1,
+                    "median": 1.5,
+                    "90%": 1.9,
+                    "most": 2,
+                },
+                "queries without a relevant document": 0,
+            },
+            "test": {
+                "queries": 1,
+                "judgements": 1,
+                "by grade": {"0": 1},
+                "judged per query": {"mean": 1, "least": 1, "median": 1, "90%": 1, "most": 1},
+                "queries without a relevant document": 1,
+            },
+        },
+        "queries without judgements": 1,
+    }
+    json.dumps(found.facts)
+
+
+def test_documents_alone() -> None:
+    found = describe_collection(Collection("tiny", "jsonl", DOCUMENTS))
+    assert list(found.facts) == ["name", "format", "documents"]
+
+
+def test_no_documents() -> None:
+    found = describe_collection(Collection("none", "jsonl", []))
+    assert found.facts["documents"] == {"count": 0, "with a title": 0, "words": {}}
+    assert found.warnings == ("there are no documents",)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 8192])
+def test_strangers(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    monkeypatch.setattr(describe, "BATCH", batch)
+    qrels = {
+        "test": {"q1": {"d3": 1, "gone": 1, "lost": 0}, "nobody": {"d1": 1, "gone": 1}},
+        "dev": {"q2": {"d1": 1, "d2": 0}},
+    }
+    found = describe_collection(collection(DOCUMENTS[::2], qrels=qrels))
+    assert found.warnings == (
+        "test: 3 judgements for documents that are not there",
+        "test: judgements for 1 query that are not there",
+        "dev: 1 judgement for documents that are not there",
+    )
+    assert found.facts["queries without judgements"] == 2
+
+
+def test_documents_that_look_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe, "LONG", 5)
+    documents = [
+        *DOCUMENTS,
+        Document("d4", "drum"),
+        Document("d5", "drum", title="but titled"),
+        Document("d6", "sieves sort grain", title="Sieves"),
+        Document("d7", "Sieb f\ufffdr Mehl"),
+        Document("d8", "", title="only a title"),
+    ]
+    assert describe_collection(collection(documents)).warnings == (
+        "2 documents repeat the text of another",
+        "3 documents of one word",
+        "1 document of more than 5 words",
+        "1 document with U+FFFD: wrongly decoded?",
+    )
+
+
+def test_bad_lines_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"id": "d1", "text": "two words"}\n{"id": "d2"}\n{"id": "d3"}\n')
+    found = describe_collection(open_collection(path, on_error="skip"))
+    assert found.facts["bad lines skipped"] == 2
+    assert found.facts["documents"]["count"] == 1
+    assert [line.partition(": no")[0] for line in found.warnings] == [
+        f"skipped: {path}:2",
+        f"skipped: {path}:3",
+    ]
+
+
+LOG = Queries.of(
+    [
+        Query("a1", "How do I sift flour?"),
+        Query("a2", "how do i sift  flour"),
+        Query("b1", "what is a drum sieve"),
+        Query("b2", "sieve: what is a drum"),
+        Query("c", "unlike any other"),
+    ]
+)
+
+
+def test_leaks_between_parts() -> None:
+    parts = {"train": Ids.of(["a1", "b1", "b2"]), "test": Ids.of(["a2", "c", "stranger"])}
+    assert leaks(LOG, parts) == [("train", "a1", "test", "a2")]
+    assert leaks(LOG, {"train": Ids.of(["a1", "a2"]), "test": Ids.of(["b1", "b2", "c"])}) == []
+
+
+def test_a_query_in_two_parts_leaks() -> None:
+    both = Ids.of(["c"])
+    assert leaks(LOG, {"train": both, "test": both}) == [("train", "c", "test", "c")]
+    assert leaks(Queries(LOG.ids), {"train": both, "test": both}) == [("train", "c", "test", "c")]
+
+
+def test_leaks_are_warned_of_and_the_first_few_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    qrels = {"train": {"a1": {"d1": 1}, "b1": {"d1": 1}}, "test": {"a2": {"d1": 1}, "b2": {}}}
+    monkeypatch.setattr(describe, "LEAKS_SHOWN", 1)
+    found = describe_collection(collection(DOCUMENTS[:1], LOG, qrels))
+    assert found.warnings == (
+        "2 pairs of queries in different splits are the same or nearly",
+        "leak: train 'a1' and test 'a2': How do I sift flour?",
+    )
+
+
+def test_a_run_by_hand() -> None:
+    run = Run.from_dict(
+        {"q1": {"a": 3.0, "b": 1.0, "c": 1.0}, "q2": {}, "q3": {"a": 1.0, "b": 1.0}, "q4": {}}
+    )
+    found = describe_run(run.with_extra(passage=[1, 2, 3, 4, 5]))
+    assert found.facts == {
+        "queries": 4,
+        "with texts": False,
+        "rows": 5,
+        "documents": 3,
+        "documents per query": {"mean": 1.2, "least": 0, "median": 1, "90%": 2.7, "most": 3},
+        "scores": {"mean": 1.4, "least": 1, "median": 1, "90%": 2.2, "most": 3},
+        "equal to the score above": 2,
+        "further columns": "passage",
+    }
+    assert found.warnings == ("2 queries without results",)
+
+
+def test_runs_at_the_edge() -> None:
+    assert describe_run(Run.from_dict({})).facts["scores"] == {}
+    assert describe_run(Run.from_dict({"q": {}})).warnings == ("1 query without results",)
+    endless = describe_run(Run.from_dict({"q": {"a": float("inf"), "b": 1.0}})).facts
+    assert endless["scores"] == distribution([1])
+    assert distribution([float("-inf")]) == {}
+    one = describe_run(Run.from_dict({"q": {"a": 1.0}}))
+    assert one.facts["equal to the score above"] == 0
+    assert one.facts["further columns"] == "none"
+    assert one.warnings == ()
+
+
+def test_judgements_by_hand() -> None:
+    qrels = Qrels.from_dict({"q1": {"a": 2, "b": -1}, "q2": {"a": 0}, "q3": {"c": 1}})
+    found = describe_qrels(qrels)
+    assert found.facts["by grade"] == {"-1": 1, "0": 1, "1": 1, "2": 1}
+    assert found.facts["documents"] == 3
+    assert found.warnings == ("1 query without a relevant document",)
+    part = describe_qrels(qrels.select(Ids.of(["q1"])))
+    assert part.facts["documents"] == 2
+    assert part.warnings == ()
+
+
+def test_queries_by_hand() -> None:
+    assert describe_queries(LOG).facts == {
+        "queries": 5,
+        "words": {"mean": 4.6, "least": 3, "median": 5, "90%": 5, "most": 5},
+        "fields": "none",
+        "nearly the same as another": 2,
+    }
+    assert describe_queries(QUERIES).facts["fields"] == "lang"
+    assert describe_queries(Queries(LOG.ids)).facts["words"] == {}

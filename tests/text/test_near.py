@@ -1,0 +1,84 @@
+"""Texts that say nearly the same, against comparing every pair."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from itertools import combinations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tamis.text.near import near_duplicates
+
+TEXTS = st.lists(
+    st.lists(st.sampled_from("a b c d e f g h i j".split()), max_size=12).map(" ".join),
+    max_size=14,
+)
+THRESHOLDS = {0.5: Fraction(1, 2), 0.75: Fraction(3, 4), 0.8: Fraction(4, 5), 1.0: Fraction(1)}
+
+
+def by_brute_force(texts: list[str], threshold: Fraction) -> list[list[int]]:
+    """Every pair compared, with exact fractions; groups by spreading until nothing changes."""
+    words = [set(re.findall(r"\w+", text.casefold())) for text in texts]
+    alike = {
+        (a, b)
+        for a, b in combinations(range(len(texts)), 2)
+        if words[a]
+        and words[b]
+        and Fraction(len(words[a] & words[b]), len(words[a] | words[b])) >= threshold
+    }
+    label = list(range(len(texts)))
+    while True:
+        before = list(label)
+        for a, b in alike:
+            label[a] = label[b] = min(label[a], label[b])
+        if label == before:
+            break
+    groups = [[n for n, own in enumerate(label) if own == group] for group in sorted(set(label))]
+    return [group for group in groups if len(group) > 1]
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+@settings(max_examples=100, deadline=None)
+@given(texts=TEXTS)
+@example(texts=["a b c d", "a b c d e", "a b c d e f"])
+@example(texts=["", "", "a", "a"])
+def test_the_same_as_comparing_every_pair(threshold: float, texts: list[str]) -> None:
+    assert near_duplicates(texts, threshold) == by_brute_force(texts, THRESHOLDS[threshold])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.permutations(["a b c d e", "a b c d e f", "x y", "y x", "b c d e f", "z", "!", "a b c d"])
+)
+def test_order_does_not_matter(texts: list[str]) -> None:
+    found = {frozenset(texts[n] for n in group) for group in near_duplicates(texts)}
+    assert found == {
+        frozenset({"a b c d", "a b c d e", "a b c d e f", "b c d e f"}),
+        frozenset({"x y", "y x"}),
+    }
+
+
+def test_alike_through_each_other() -> None:
+    texts = ["a b c d e", "a b c d e f", "b c d e f"]
+    assert near_duplicates([texts[0], texts[2]]) == []
+    assert near_duplicates(texts) == [[0, 1, 2]]
+
+
+def test_the_threshold_itself_is_enough() -> None:
+    assert near_duplicates(["a b c d", "a b c d e"], 0.8) == [[0, 1]]
+    assert near_duplicates(["a b c", "a b c d"], 0.8) == []
+    fifty = [str(n) for n in range(50)]
+    assert near_duplicates([" ".join(fifty), " ".join(fifty[:40])]) == [[0, 1]]
+    assert near_duplicates([" ".join(fifty), " ".join(fifty[:39])]) == []
+
+
+def test_case_order_and_punctuation_do_not_count() -> None:
+    assert near_duplicates(["STRASSE, groß?", "gross straße"]) == [[0, 1]]
+
+
+def test_texts_without_words_are_like_nothing() -> None:
+    assert near_duplicates(["", "", "?!", "?!"]) == []
+    assert near_duplicates([]) == []
