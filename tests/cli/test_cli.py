@@ -64,6 +64,11 @@ def test_evaluate_for_papers(
 ) -> None:
     assert run(["evaluate", "qrels.txt", "good.trec", option]) == 0
     assert part in capsys.readouterr().out
+    arguments = ["evaluate", "qrels.txt", "good.trec", "--baseline", "bad.trec", "--agreement"]
+    assert run([*arguments, option]) == 0
+    out = capsys.readouterr().out
+    assert "win/tie/loss" in out
+    assert "Kendall's tau" in out
 
 
 def test_evaluate_writes_values_and_report(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,6 +144,9 @@ def test_fuse(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAD_INPUTS = [
+    (["info", "early.trec"], "early.trec:2: 5 columns instead of 6"),
+    (["evaluate", "qrels.txt", "good.trec", "--per-query", "x.xyz"], "cannot write values as .xyz"),
+    (["evaluate", "qrels.txt", "good.trec", "-m", "RBP"], "cannot compute RBP here"),
     (["info", "broken.jsonl"], "broken.jsonl:2: "),
     (["info", "nowhere"], "no file or folder nowhere"),
     (["info", "tamis:nothing"], "there is no collection tamis:nothing"),
@@ -166,11 +174,11 @@ def test_bad_input_is_two_lines(
     Path("latin.trec").write_bytes("q1 Q0 café 1 9.5 a\n".encode("latin-1"))
     Path("other.trec").write_text("topic Q0 d1 1 9.5 a\n")
     Path("half.txt").write_text("q1 0 d1 0.5\n")
+    Path("early.trec").write_text(GOOD.replace("7 a", "7", 1))
     assert run(arguments) == 1
     captured = capsys.readouterr()
     problem, _ = two_lines(captured.err)
     assert said in problem
-    assert captured.out == ""
 
 
 def test_skipping_counts_and_reports(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +189,27 @@ def test_skipping_counts_and_reports(files: Path, capsys: pytest.CaptureFixture[
     assert found["documents"]["count"] == 1
 
 
-@pytest.mark.parametrize("arguments", [["no-such-verb"], ["info"], ["evaluate", "--colour"]])
+@pytest.mark.parametrize("line", ["q1 Q0 d1 3 1 a", "q1 Q0 d9 3 nan a", "q1 Q0 d9 3"])
+def test_a_run_with_a_bad_line_skipped_says_so(
+    line: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mixed.trec").write_text(GOOD + line + "\n")
+    assert run(["info", "mixed.trec", "--on-error", "skip"]) == 0
+    captured = capsys.readouterr()
+    assert "bad lines skipped" in captured.out
+    assert "mixed.trec:6" in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-verb"],
+        ["info"],
+        ["evaluate", "--colour"],
+        ["evaluate", "qrels", "run", "--json", "--latex"],
+        ["evaluate", "qrels", "run", "--baseline", "run", "--fail-if-worse", "5"],
+    ],
+)
 def test_misuse_exits_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
     assert "--help" in two_lines(capsys.readouterr().err)[1]

@@ -142,4 +142,6 @@ def test_folders_that_could_be_anything(tmp_path: Path) -> None:
     folder_with(tmp_path, docs__jsonl='{"id": 1}', queries__jsonl='{"id": 1}')
     with pytest.raises(UnknownFormatError) as caught:
         look(tmp_path)
-    assert caught.value.hint == "if every file in it holds documents, say so: --format jsonl"
+    assert caught.value.hint.startswith(
+        "if every file in it holds documents, say so: --format jsonl; looked for"
+    )

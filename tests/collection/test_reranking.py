@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tamis.collection import reranking
 from tamis.collection.base import Faults
+from tamis.collection.opening import open_collection
 from tamis.collection.reranking import open_reranking, reranking_to_parquet
 from tamis.errors import InputError, LineError, OutputError
 from tamis.types import Document
@@ -234,3 +235,18 @@ def test_an_empty_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no rows"):
         reranking_to_parquet(write(tmp_path / "t.tsv", []), tmp_path / "t.parquet")
     assert [file.name for file in tmp_path.iterdir()] == ["t.tsv"]
+
+
+def test_what_was_sorted_into_parquet_opens_again(tmp_path: Path) -> None:
+    table = tmp_path / "table.tsv"
+    table.write_text(
+        "2\t7\tsieve\tSieves sort.\t1\n1\t9\tdrum\tDrums.\t0\n2\t9\tsieve\tDrums.\t0\n"
+    )
+    reranking_to_parquet(table, tmp_path / "sorted.parquet")
+    again, before = open_collection(tmp_path / "sorted.parquet"), open_collection(table)
+    assert again.format == "reranking"
+    assert again.qrels == before.qrels
+    assert again.queries == before.queries
+    assert sorted(again.documents, key=lambda d: d.id) == sorted(
+        before.documents, key=lambda d: d.id
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import string
 import tempfile
 from collections.abc import Iterator
@@ -202,3 +203,12 @@ def test_fields_whose_name_is_taken_are_renamed_and_noted(docs: list[Document]) 
     for before, after in zip(docs, found, strict=True):
         assert (after.id, after.text, after.title) == (before.id, before.text, before.title)
         assert sorted(after.fields.values()) == sorted(before.fields.values())
+
+
+def test_nested_values_stay_what_they_are_in_json(tmp_path: Path) -> None:
+    line = '{"_id":"d1","text":"drum","metadata":{"url":"http://x","n":[1,2]},"year":1958}'
+    (tmp_path / "corpus.jsonl").write_text(line + "\n")
+    write_collection(open_collection(tmp_path), tmp_path / "again", "beir")
+    written = json.loads((tmp_path / "again" / "corpus.jsonl").read_text())
+    assert written.pop("title", "") == ""
+    assert written == json.loads(line)

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.types import Ids
-from tamis.types._strings import Interner, pack, sort_table
+from tamis.types._interning import Interner
+from tamis.types._strings import pack, sort_table
 
 SHORT = st.text("ab01\0é", max_size=6)
 LONG = st.builds(lambda head, tail: "collection-of-texts-" * head + tail, st.integers(0, 2), SHORT)

@@ -98,11 +98,12 @@ def _describe(asked: Request, verify: bool) -> Facts:
 
         return describe_index(path)
     if kind == "run":
-        return describe.describe_run(read_run(path, faults))
+        return describe.describe_run(read_run(path, faults)).with_faults(faults)
     if kind in ("qrels", "beir-qrels"):
-        return describe.describe_qrels(read_qrels(path, faults))
+        return describe.describe_qrels(read_qrels(path, faults)).with_faults(faults)
     if kind in ("topics", "topics-xml", "querylog"):
-        return describe.describe_queries(read_queries(path, asked.format, faults=faults))
+        read = read_queries(path, asked.format, faults=faults)
+        return describe.describe_queries(read).with_faults(faults)
     return describe.describe_collection(open_requested(asked))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -69,8 +69,10 @@ def evaluate(
     from tamis.collection.notes import counted
     from tamis.evaluation.report import write_report
 
-    if json and per_query == STDIO:
-        raise typer.BadParameter("--json and --per-query - both write to stdout")
+    if json + latex + markdown + (per_query == STDIO) > 1:
+        raise typer.BadParameter("choose one of --json, --latex, --markdown and --per-query -")
+    if fail_if_worse is not None and not 0 < fail_if_worse < 1:
+        raise typer.BadParameter(f"{fail_if_worse:g} is no level; 0.05 is usual")
     if fail_if_worse is not None and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs a --baseline")
     faults = Faults(skip=on_error == "skip")
@@ -84,16 +86,17 @@ def evaluate(
     done = ev.evaluate(judged, read, measure or MEASURES)
     compared = [] if first is None else ev.compare(done, first, seed=seed)
     agreed = ev.agreements(read) if agreement else []
+    further = [ev.comparison_table(compared)] if compared else []
+    further += [ev.agreement_table(agreed)] if agreed else []
     if json:
         show_json({**ev.as_json(done, compared, level), "agreement": agreed})
-    elif per_query == STDIO:
-        pass  # stdout is for the values
-    elif latex or markdown:
-        print((ev.latex if latex else ev.markdown)(done, compared, level), end="")
-    else:
+    elif latex:
+        print("\n".join([ev.latex(done, compared, level), *[one.latex() for one in further]]))
+    elif markdown:
+        print("\n".join([ev.markdown(done, compared, level), *[one.markdown() for one in further]]))
+    elif per_query != STDIO:  # else stdout is for the values
         show(ev.rich_table(done, compared, level), *ev.footnotes(done, compared, level))
-        show(*([ev.comparison_table(compared)] if compared else []))
-        show(*([ev.agreement_table(agreed)] if agreed else []))
+        show(*[one.rich() for one in further])
     if faults.count:
         say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
     if per_query is not None:
@@ -146,9 +149,10 @@ def _write_per_query(done: Evaluation, name: str, out: Path, force: bool) -> Non
     from tamis.collection.lines import writing
     from tamis.evaluation import write_per_query
 
+    forms: dict[str, Literal["tsv", "csv", "jsonl"]]
+    forms = {"": "tsv", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl"}
     ending = Path(name.removesuffix(".gz").removesuffix(".zst")).suffix
+    if ending not in forms:
+        raise InputError(f"cannot write values as {ending}", hint="use .tsv, .csv or .jsonl")
     with writing(out, force) as stream:
-        if ending == ".jsonl":
-            write_per_query(done, stream, "jsonl")
-        else:
-            write_per_query(done, stream, "csv" if ending == ".csv" else "tsv")
+        write_per_query(done, stream, forms[ending])

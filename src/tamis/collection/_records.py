@@ -214,8 +214,14 @@ def fields_of(record: Record) -> dict[str, str]:
         elif isinstance(value, bytes):
             fields[name] = _decoded(value, name)
         elif value not in NULLS and not (isinstance(value, float) and math.isnan(value)):
-            fields[name] = as_json(value)
+            fields[name] = JsonText(as_json(value))
     return fields
+
+
+class JsonText(str):
+    """A field that was no string, as JSON; files of JSON get it back as it was."""
+
+    __slots__ = ()
 
 
 def as_json(value: Any) -> str:

@@ -11,14 +11,15 @@ import numpy as np
 import xxhash
 from numpy.typing import ArrayLike
 
-from tamis.collection.base import Collection
+from tamis.collection.base import Collection, Faults
 from tamis.collection.files import FileDocuments
 from tamis.collection.notes import counted
 from tamis.collection.pydocs import PyDocs
 from tamis.durable import Progress
 from tamis.text.near import near_duplicates
 from tamis.types import Ids, Qrels, Queries, Run
-from tamis.types._strings import Interner, pack
+from tamis.types._interning import Interner
+from tamis.types._strings import pack
 
 BATCH = 8192
 LONG = 100_000
@@ -32,6 +33,14 @@ class Facts:
 
     facts: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+
+    def with_faults(self, faults: Faults) -> Facts:
+        """The same with the bad lines that were skipped, if any."""
+        if not faults.count:
+            return self
+        skipped = tuple(f"skipped: {fault}" for fault in faults.first)
+        facts = {**self.facts, "bad lines skipped": faults.count}
+        return Facts(facts, self.warnings + skipped)
 
 
 def distribution(values: ArrayLike) -> dict[str, float]:
@@ -81,10 +90,7 @@ def describe_collection(collection: Collection) -> Facts:
         }
     if isinstance(collection.documents, FileDocuments) and collection.documents.left_out:
         facts["files left out"] = dict(collection.documents.left_out)
-    if collection.faults.count:
-        facts["bad lines skipped"] = collection.faults.count
-        warnings += [f"skipped: {fault}" for fault in collection.faults.first]
-    return Facts(facts, tuple(warnings))
+    return Facts(facts, tuple(warnings)).with_faults(collection.faults)
 
 
 def _documents(collection: Collection) -> tuple[dict[str, Any], Ids, list[str]]:

@@ -7,6 +7,7 @@ a browser or a reader would not show (mark-up, scripts, front matter) is left ou
 from __future__ import annotations
 
 import codecs
+import logging
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -281,6 +282,9 @@ def _pdf(path: Path) -> TitleAndText:
         pypdf.errors.PyPdfError,
         *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError),
     )
+    logger = logging.getLogger("pypdf")
+    was_disabled = logger.disabled
+    logger.disabled = True  # what it would say on stderr is in the error below
     try:
         reader = pypdf.PdfReader(path)
         pages = [page.extract_text() for page in reader.pages]
@@ -289,6 +293,8 @@ def _pdf(path: Path) -> TitleAndText:
         raise Unreadable(
             1, f"this PDF cannot be read: {error}", "open it elsewhere and save it again"
         ) from None
+    finally:
+        logger.disabled = was_disabled
     text = "\n\n".join(page for page in pages if page.strip())
     text = text.encode(errors="replace").decode()
     if not text.strip():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,7 +91,10 @@ def is_file_kind(path: Path) -> bool:
 def _hint_for(formats: set[str]) -> str:
     for name in ("jsonl", "parquet", "arrow", "csv", "tsv"):
         if name in formats:
-            return f"if every file in it holds documents, say so: --format {name}"
+            return (
+                f"if every file in it holds documents, say so: --format {name}; looked for "
+                "tamis.json, BEIR, MS MARCO and TREC files, and text, Markdown, HTML or PDF"
+            )
     return (
         "looked for tamis.json, corpus.jsonl (BEIR), collection.tsv or msmarco-docs.tsv "
         "(MS MARCO), TREC documents, and text, Markdown, HTML or PDF files"
@@ -162,6 +166,8 @@ def _look_at_text(head: _Head, columns: Columns) -> str:
         return _look_at_json(head)
     if re.match(r"<[A-Za-z!?]", start):
         return _look_at_markup(head)
+    if re.match(r"#{1,6} \S", start):  # a Markdown heading
+        return "files"
     return _look_at_header(head.first, columns) or _look_at_rows(head) or _plain_text(head)
 
 
@@ -226,16 +232,24 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 def _look_at_rows(head: _Head) -> str | None:
     rows = [line.split() for line in head.lines]
-    if all(map(_is_run_row, rows)):
+    if _mostly(map(_is_run_row, rows)):
         return "run"
-    if all(map(_is_qrels_row, rows)):
+    if _mostly(map(_is_qrels_row, rows)):
         return "qrels"
     cells = [line.split("\t") for line in head.lines]
-    if all(len(row) == 2 and row[0] and " " not in row[0] for row in cells):
+    if _mostly(len(row) == 2 and row[0] and " " not in row[0] for row in cells):
         return "id-text"
-    if all(len(row) == 4 and row[0] and row[1].startswith("http") for row in cells):
+    if _mostly(len(row) == 4 and row[0] and row[1].startswith("http") for row in cells):
         return "msmarco-docs"
+    if _mostly(len(row) == 5 and row[0] and row[1] and _is_number(row[4]) for row in cells):
+        return "reranking"
     return None
+
+
+def _mostly(fits: Iterable[object]) -> bool:
+    """Whether at least half of the lines fit: a bad line is for the reader to report."""
+    each = [bool(fit) for fit in fits]
+    return 2 * sum(each) >= len(each)
 
 
 def _is_run_row(row: list[str]) -> bool:

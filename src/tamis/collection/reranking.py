@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from tamis import durable
 from tamis.collection.base import Collection, Faults, Streamed
 from tamis.collection.checks import SeenIds
-from tamis.collection.lines import numbered_lines
+from tamis.collection.lines import numbered_lines, open_bytes
 from tamis.errors import InputError, LineError
 from tamis.types import Document, Ids, Qrels, Queries, Query
-from tamis.types._strings import Interner, pack
+from tamis.types._interning import Interner
+from tamis.types._strings import pack
 
 COLUMNS = ("qid", "pid", "query", "passage", "relevancy")
 SPLIT = "all"
@@ -105,6 +106,12 @@ def _two_texts(path: Path, line: int, what: str, id: str) -> LineError:
 
 
 def _rows(path: Path, faults: Faults) -> Iterator[Row]:
+    with open_bytes(path) as stream:
+        is_parquet = stream.read(4) == b"PAR1"
+    if is_parquet:
+        for number, (qid, pid, query, passage, relevancy, *_) in enumerate(_run(path), 1):
+            yield Row(number, str(qid), str(pid), query, passage, relevancy)
+        return
     first = True
     for number, line in numbered_lines(path, faults):
         cells = line.split("\t")
@@ -149,7 +156,8 @@ def _row(path: Path, line: int, cells: list[str]) -> Row | LineError:
 def open_reranking(path: Path, faults: Faults) -> Collection:
     r"""Open a table of candidates: each passage once, the queries, the judgements as split `all`.
 
-    A header may stand first or not: it is one if its last cell is not a number.
+    A header may stand first or not: it is one if its last cell is not a number. What
+    `reranking_to_parquet` wrote is read as well.
 
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "candidates.tsv"
@@ -352,6 +360,7 @@ def _write_merged(
 ) -> None:
     schema = order.schema.remove(order.schema.get_field_index("line"))
     schema = schema.append(pa.field("q_idx", pa.int32())).append(pa.field("p_idx", pa.int32()))
+    schema = schema.with_metadata({b"tamis": b"reranking"})
     rows = _indexed(table, merge(*map(_run, runs), key=_KEY))
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         while batch := list(islice(rows, 16 * ROWS)):

@@ -31,7 +31,8 @@ from tamis.collection.base import Collection
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.errors import DamagedError, InputError
 from tamis.types import Document, Ids, Qrels, Queries
-from tamis.types._strings import Interner, pack
+from tamis.types._interning import Interner
+from tamis.types._strings import pack
 
 KIND, LAYOUT = "collection", 1
 DOCUMENTS, BATCHES, QUERIES = "documents.arrow", "batches.bin", "queries.parquet"

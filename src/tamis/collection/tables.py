@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tamis import durable
-from tamis.collection._records import Columns, Record, documents_of, queries_of
+from tamis.collection._records import Columns, JsonText, Record, documents_of, queries_of
 from tamis.collection.base import Faults
 from tamis.collection.lines import not_utf8, numbered_bytes, numbered_whole_lines, packing, writing
 from tamis.collection.notes import Notes
@@ -284,7 +284,11 @@ def write_jsonl(records: Iterable[Record], path: Path, force: bool = False) -> N
     """One JSON object a line."""
     with writing(path, force) as file:
         for record in records:
-            file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+            values = {
+                name: orjson.Fragment(value.encode()) if isinstance(value, JsonText) else value
+                for name, value in record.items()
+            }
+            file.write(orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def _write_csv(

@@ -1,44 +1,76 @@
-"""Comparisons of runs, and how alike they rank, as tables for a terminal or a Markdown page."""
+"""Comparisons of runs, and how alike they rank, as plain tables that any medium can show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tamis.evaluation.agreement import agree
 from tamis.evaluation.significance import Comparison
+from tamis.evaluation.tables import escape_latex, padded_line
 from tamis.types import Run
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-COMPARED = ("run", "measure", "difference", "95% interval", "p (t)", "Holm", "Bonferroni",
-            "p (rand.)", "Holm", "win/tie/loss")  # fmt: skip
+
+@dataclass(frozen=True)
+class Plain:
+    """A table of strings; the first two columns are words, the others numbers."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def rich(self) -> Table:
+        """For a terminal."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=escape(self.title), title_justify="left")
+        for number, name in enumerate(self.heads):
+            table.add_column(name, justify="left" if number < 2 else "right")
+        for row in self.rows:
+            table.add_row(*map(escape, row))
+        return table
+
+    def markdown(self) -> str:
+        """For a page."""
+        lines = [self.heads, *self.rows]
+        shown = [[text.replace("|", r"\|") for text in line] for line in lines]
+        widths = [max(3, *map(len, column)) for column in zip(*shown, strict=True)]
+        rule = ["-" * w if n < 2 else "-" * (w - 1) + ":" for n, w in enumerate(widths)]
+        drawn = [padded_line(line, widths) for line in (shown[0], rule, *shown[1:])]
+        return f"{self.title}\n\n" + "\n".join(drawn) + "\n"
+
+    def latex(self) -> str:
+        """For a paper, with booktabs rules."""
+        lines = [" & ".join(map(escape_latex, line)) + r" \\" for line in (self.heads, *self.rows)]
+        begin = r"\begin{tabular}{ll" + "r" * (len(self.heads) - 2) + "}"
+        end = [r"\bottomrule", r"\end{tabular}", ""]
+        return "\n".join(
+            [f"% {self.title}", begin, r"\toprule", lines[0], r"\midrule", *lines[1:], *end]
+        )
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+def comparison_table(comparisons: Sequence[Comparison]) -> Plain:
     """Every comparison in full: the difference, both tests raw and corrected, the interval.
 
     p (t) is the paired t-test, p (rand.) the randomisation test; the interval is a bootstrap.
     """
-    from rich.markup import escape
-    from rich.table import Table
-
-    baseline = escape(comparisons[0].baseline)
-    table = Table(title=f"against {baseline}", title_justify="left")
-    for name in COMPARED:
-        table.add_column(name, justify="left" if name in COMPARED[:2] else "right")
-    for one in comparisons:
-        table.add_row(*map(escape, _cells(one)))
-    return table
+    heads = ("run", "measure", "difference", "95% interval", "p (t)", "Holm", "Bonferroni",
+             "p (rand.)", "Holm", "win/tie/loss")  # fmt: skip
+    rows = tuple(_cells(one) for one in comparisons)
+    return Plain(f"against {comparisons[0].baseline}", heads, rows)
 
 
-def _cells(one: Comparison) -> list[str]:
+def _cells(one: Comparison) -> tuple[str, ...]:
     interval = "–"
     if one.interval is not None:
         interval = f"{one.interval.low:+.4f} .. {one.interval.high:+.4f}"
-    return [
+    return (
         one.run,
         str(one.measure),
         f"{round(one.difference, 4) + 0.0:+.4f}",
@@ -49,7 +81,7 @@ def _cells(one: Comparison) -> list[str]:
         shown_p(one.randomisation.raw),
         shown_p(one.randomisation.holm),
         f"{one.wins}/{one.ties}/{one.losses}",
-    ]
+    )
 
 
 def shown_p(p: float | None) -> str:
@@ -71,16 +103,14 @@ def agreements(runs: Mapping[str, Run], k: int = 10) -> list[dict[str, str | flo
     ]
 
 
-def agreement_table(found: Sequence[Mapping[str, str | float]], k: int = 10) -> Table:
+def agreement_table(found: Sequence[Mapping[str, str | float]], k: int = 10) -> Plain:
     """What `agreements` found, a row a pair."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="agreement, mean over the queries both have", title_justify="left")
     heads = ("run", "and run", f"overlap@{k}", f"Jaccard@{k}", "Kendall's tau", "RBO")
-    for number, name in enumerate(heads):
-        table.add_column(name, justify="left" if number < 2 else "right")
-    for row in found:
-        shown = [v if isinstance(v, str) else "–" if v != v else f"{v:.3f}" for v in row.values()]
-        table.add_row(*map(escape, shown))
-    return table
+    rows = tuple(tuple(map(_shown, row.values())) for row in found)
+    return Plain("agreement, mean over the queries both have", heads, rows)
+
+
+def _shown(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return "–" if value != value else f"{value:.3f}"

@@ -147,15 +147,25 @@ def _by_ir_measures(qrels: Qrels, run: Run, measures: list[Measure]) -> dict[Mea
     import ir_measures
 
     ours = {ir_measures.parse_measure(str(measure)): measure for measure in measures}
-    row = {query: number for number, query in enumerate(qrels.queries)}
+    for theirs, measure in ours.items():
+        if not ir_measures.DefaultPipeline.supports(theirs):
+            raise InputError(
+                f"ir_measures cannot compute {measure} here: a back end is not installed",
+                hint="see the providers in ir_measures' documentation, or leave the measure out",
+            )
+    row = {query: str(number) for number, query in enumerate(qrels.queries)}  # some want numbers
     columns = {measure: np.zeros(len(qrels)) for measure in measures}
-    places = {query: _places(run.ranking(n).ids) for n, query in enumerate(run) if query in row}
+    places = {
+        row[query]: _places(run.ranking(n).ids) for n, query in enumerate(run) if query in row
+    }
     grades = {
-        q: judged for q, judged in qrels.to_dict().items() if max(judged.values(), default=-1) >= 0
+        row[query]: judged
+        for query, judged in qrels.to_dict().items()
+        if max(judged.values(), default=-1) >= 0
     }
     try:
         for value in ir_measures.iter_calc(list(ours), grades, places) if grades else ():
-            columns[ours[value.measure]][row[value.query_id]] = value.value
+            columns[ours[value.measure]][int(value.query_id)] = value.value
     except (ValueError, RuntimeError, OSError, subprocess.CalledProcessError) as error:
         names = ", ".join(map(str, measures))
         reason = str(error).strip().split("\n")[0][:200]

@@ -66,6 +66,10 @@ class Measure:
         return FORMULAS[self.name](source, self)
 
 
+ALIASES = {"SetF1": "SetF"}
+"""Names people use beside those of ir_measures."""
+
+
 def parse_measure(text: str | Measure) -> Measure:
     """Read a measure as ir_measures writes it; aliases such as MAP or MRR get their main name.
 
@@ -75,6 +79,7 @@ def parse_measure(text: str | Measure) -> Measure:
     if isinstance(text, Measure):
         return text
     name, rest = _split(text)
+    name = ALIASES.get(name, name)
     theirs = _parse_theirs(text, ("AP" if name in OURS else name) + rest)
     known = theirs.SUPPORTED_PARAMS
     params = tuple(

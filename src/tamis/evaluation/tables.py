@@ -56,7 +56,7 @@ def markdown(
     shown = [[text.replace("|", r"\|") for text in line] for line in shown]
     widths = [max(3, *map(len, column)) for column in zip(*shown, strict=True)]
     rule = ["-" * widths[0], *["-" * (width - 1) + ":" for width in widths[1:]]]
-    lines = [_padded(line, widths) for line in (shown[0], rule, *shown[1:])]
+    lines = [padded_line(line, widths) for line in (shown[0], rule, *shown[1:])]
     notes = footnotes(evaluation, comparisons, level)
     return "\n".join(lines) + "\n\n" + "  \n".join(notes) + "\n"
 
@@ -65,12 +65,12 @@ def latex(
     evaluation: Evaluation, comparisons: Sequence[Comparison] = (), level: float = 0.05
 ) -> str:
     """A tabular with booktabs rules; the small print is a comment above it, for your caption."""
-    head = " & ".join(["run", *[_escaped(str(measure)) for measure in evaluation.measures]])
+    head = " & ".join(["run", *[escape_latex(str(measure)) for measure in evaluation.measures]])
     lines = [f"% {note}" for note in footnotes(evaluation, comparisons, level)]
     lines += [r"\begin{tabular}{l" + "r" * len(evaluation.measures) + "}", r"\toprule"]
     lines += [head + r" \\", r"\midrule"]
     for run, cells in _lines(evaluation, comparisons, level):
-        lines.append(" & ".join([_escaped(run), *map(_latex_cell, cells)]) + r" \\")
+        lines.append(" & ".join([escape_latex(run), *map(_latex_cell, cells)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -92,7 +92,8 @@ def footnotes(
     evaluation: Evaluation, comparisons: Sequence[Comparison] = (), level: float = 0.05
 ) -> list[str]:
     """What a reader must know about the table: how many queries, what was tested and how."""
-    notes = [f"{len(evaluation.queries):,} judged queries; the mean over all of them."]
+    count = len(evaluation.queries)
+    notes = [f"{count:,} judged {'query' if count == 1 else 'queries'}; the mean over all of them."]
     if any(measure.summed for measure in evaluation.measures):
         summed = ", ".join(str(measure) for measure in evaluation.measures if measure.summed)
         notes.append(f"{summed}: the total over queries.")
@@ -164,13 +165,15 @@ def _latex_cell(cell: Cell) -> str:
     return number + LATEX_MARKS[cell.mark]
 
 
-def _padded(line: Sequence[str], widths: Sequence[int]) -> str:
+def padded_line(line: Sequence[str], widths: Sequence[int]) -> str:
+    """A line of a pipe table: the first cell to the left, the others to the right."""
     first = line[0].ljust(widths[0])
     rest = [text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True)]
     return "| " + " | ".join([first, *rest]) + " |"
 
 
-def _escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
+    """Text as LaTeX prints it."""
     return text.translate(LATEX_SPECIAL)
 
 

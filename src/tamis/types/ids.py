@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.types._strings import Bytes, Positions, gather, number_strings, pack, positions
+from tamis.types._interning import number_strings
+from tamis.types._strings import Bytes, Positions, gather, pack, positions
 
 
 class Ids:
