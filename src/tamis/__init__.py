@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tamis.collection.opening import open_collection, read_queries
     from tamis.collection.runs import read_run, write_run
     from tamis.evaluation import compare, evaluate
+    from tamis.search import Index
     from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
 
 _HOME = {
@@ -26,6 +27,7 @@ _HOME = {
     "write_run": "tamis.collection.runs",
     "compare": "tamis.evaluation",
     "evaluate": "tamis.evaluation",
+    "Index": "tamis.search",
     "Document": "tamis.types",
     "Ids": "tamis.types",
     "Qrels": "tamis.types",
@@ -39,6 +41,7 @@ _HOME = {
 __all__ = [
     "Document",
     "Ids",
+    "Index",
     "Qrels",
     "Queries",
     "Query",

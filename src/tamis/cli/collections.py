@@ -48,6 +48,10 @@ def info(
     title: TitleColumn = None,
     queries: QueriesFile = None,
     qrels: QrelsFiles = None,
+    passages: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Also count passages, such as words:150:75 or whole."),
+    ] = None,
     on_error: OnError = "raise",
     verify: Annotated[
         bool, typer.Option("--verify", help="Read every byte of a tamis folder and check it.")
@@ -72,6 +76,8 @@ def info(
             skip=on_error == "skip",
         )
         facts = _describe(asked, verify)
+        if passages is not None:
+            facts = _with_passages(facts, asked, passages)
     if json:
         show_json({**facts.facts, "warnings": list(facts.warnings)})
         return
@@ -105,6 +111,16 @@ def _describe(asked: Request, verify: bool) -> Facts:
         read = read_queries(path, asked.format, faults=faults)
         return describe.describe_queries(read).with_faults(faults)
     return describe.describe_collection(open_requested(asked))
+
+
+def _with_passages(facts: Facts, asked: Request, spec: str) -> Facts:
+    from tamis.collection.converting import open_requested
+    from tamis.collection.describe import Facts
+    from tamis.collection.passage_facts import passage_statistics
+    from tamis.text.passages import parse_spec
+
+    counted = passage_statistics(open_requested(asked), parse_spec(spec))
+    return Facts({**facts.facts, "passages": counted}, facts.warnings)
 
 
 def _verify(path: Path, kind: str) -> None:

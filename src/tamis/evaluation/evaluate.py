@@ -7,7 +7,7 @@ import csv
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,8 +147,9 @@ def _by_ir_measures(qrels: Qrels, run: Run, measures: list[Measure]) -> dict[Mea
     import ir_measures
 
     ours = {ir_measures.parse_measure(str(measure)): measure for measure in measures}
+    back_ends: Any = ir_measures.DefaultPipeline
     for theirs, measure in ours.items():
-        if not ir_measures.DefaultPipeline.supports(theirs):
+        if not back_ends.supports(theirs):
             raise InputError(
                 f"ir_measures cannot compute {measure} here: a back end is not installed",
                 hint="see the providers in ir_measures' documentation, or leave the measure out",

@@ -1,0 +1,372 @@
+"""`tamis index`, `tamis search` and `tamis tune`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tamis.cli.common import (
+    Force,
+    Format,
+    IdColumn,
+    Json,
+    OnError,
+    TextColumn,
+    TitleColumn,
+    reading,
+    say,
+    show,
+    show_json,
+    writing_to,
+)
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tamis.search import Index
+    from tamis.search.sources import IndexSource
+    from tamis.search.tune import Tuning
+    from tamis.types import Queries
+
+IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="A folder `tamis index` wrote.")]
+Top = Annotated[int | None, typer.Option("--top", min=1, help="How many documents a query.")]
+Threads = Annotated[int | None, typer.Option(help="Queries searched at once; all cores if unset.")]
+SearchField = Annotated[
+    str | None, typer.Option(help="Search this field of the queries, such as description.")
+]
+
+
+def size(text: str) -> int:
+    """A number of bytes from `2GB`, `500 MB` or plain digits.
+
+    >>> size("2GB"), size("1500000")
+    (2000000000, 1500000)
+    """
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    try:
+        number = float(match[1]) if match else None
+    except ValueError:
+        number = None
+    if match is None or number is None:
+        raise typer.BadParameter(f"{text!r} is no amount of memory; write 2GB or 500MB")
+    return int(number * (1024 if match[3] else 1000) ** " kmgt".index(match[2] or " "))
+
+
+def index(
+    collection: Annotated[
+        str | None,
+        typer.Argument(help="What to index: any collection; not needed to delete or merge."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="INDEX", help="The folder of the index.")
+    ] = ...,  # type: ignore[assignment]
+    add: Annotated[
+        bool, typer.Option("--add", help="Add to the index; documents with a known id replace it.")
+    ] = False,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", metavar="ID", help="Delete this id; repeatable.")
+    ] = None,
+    delete_from: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Delete the ids in a file, one a line.")
+    ] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Make the segments one.")] = False,
+    analyzer: Annotated[
+        str | None,
+        typer.Option(
+            help="english (default), unicode, whitespace, or snowball:LANGUAGE; kept in the index."
+        ),
+    ] = None,
+    memory: Annotated[str, typer.Option(help="How much memory the build may take.")] = "1GB",
+    format: Format = None,
+    id: IdColumn = None,
+    text: TextColumn = None,
+    title: TitleColumn = None,
+    on_error: OnError = "raise",
+    force: Force = False,
+) -> None:
+    """Index a collection for search, add to an index, delete from it, or compact it.
+
+    Example: tamis index docs.jsonl -o my-index
+    """
+    from tamis.collection._records import Columns
+    from tamis.collection.opening import open_collection
+    from tamis.search import Index
+
+    changing = add or merge or delete or delete_from
+    if collection is None and not (merge or delete or delete_from):
+        raise typer.BadParameter("name a collection to index")
+    if collection is not None and changing and not add:
+        raise typer.BadParameter("a collection is added with --add")
+    if changing and (analyzer or force):
+        raise typer.BadParameter("--analyzer and --force are for a new index")
+    bytes_ = size(memory)
+    opened = None
+    if collection is not None:
+        columns = Columns(id=id, text=text, title=title)
+        opened = open_collection(collection, format=format, columns=columns, on_error=on_error)
+    if not changing:
+        assert opened is not None
+        made = Index.build(opened.documents, output, analyzer or "english", bytes_, force)
+    else:
+        made = Index.open(output)
+        gone = [*(delete or []), *_ids(delete_from)]
+        if gone:
+            found = made.delete(gone)
+            say(f"deleted {found:,} of {len(set(gone)):,} documents named")
+        if opened is not None:
+            made.add(opened.documents, bytes_)
+        if merge:
+            made.merge(bytes_)
+    if opened is not None and opened.faults.count:
+        say(f"warning: {opened.faults.count:,} bad lines skipped, first: {opened.faults.first[0]}")
+    say(
+        f"{output}: {made.documents:,} documents, {made.total_terms:,} terms "
+        f"({made.distinct_terms:,} distinct), {len(made.snapshot.segments)} segment(s)"
+    )
+
+
+def _ids(file: str | None) -> list[str]:
+    if file is None:
+        return []
+    with reading(file) as path:
+        return [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+
+
+def search(
+    folder: IndexFolder,
+    queries: Annotated[
+        str, typer.Argument(help="Words to search for; with -o a file or collection of queries.")
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="RUN", help="Search all queries into a run."),
+    ] = None,
+    top: Top = None,
+    ranking: Annotated[
+        Literal["bm25", "ql"] | None,
+        typer.Option(help="BM25, or query likelihood; what was tuned if unset, else BM25."),
+    ] = None,
+    k1: Annotated[float | None, typer.Option(help="BM25: how slowly frequency saturates.")] = None,
+    b: Annotated[float | None, typer.Option(help="BM25: how much length counts, 0 to 1.")] = None,
+    mu: Annotated[float | None, typer.Option(help="Query likelihood: smoothing.")] = None,
+    rm3: Annotated[
+        bool | None,
+        typer.Option("--rm3/--no-rm3", help="Search again with words of the first documents."),
+    ] = None,
+    terms: Annotated[int | None, typer.Option(help="RM3: terms taken up.")] = None,
+    documents: Annotated[int | None, typer.Option(help="RM3: documents looked at.")] = None,
+    weight: Annotated[float | None, typer.Option(help="RM3: share of the query itself.")] = None,
+    search_field: SearchField = None,
+    pass_on: Annotated[
+        str | None,
+        typer.Option(help="Make this field the query text in the run, for what comes after."),
+    ] = None,
+    threads: Threads = None,
+    json: Json = False,
+    force: Force = False,
+) -> None:
+    """Search an index: words for a person, or many queries into a run.
+
+    Example: tamis search my-index "how do I cancel"
+    """
+    from tamis.search import Index, chosen_source
+
+    opened = Index.open(folder)
+    asked = {"k1": k1, "b": b, "mu": mu, "terms": terms, "documents": documents, "weight": weight}
+    given = {name: value for name, value in asked.items() if value is not None}
+    source = chosen_source(opened, ranking, rm3, given, threads)
+    if output is None:
+        show_hits(opened, source, queries, top or 10, json)
+        return
+    from tamis.collection.opening import read_queries
+    from tamis.collection.runs import write_run
+
+    with reading(queries) as path:
+        read = read_queries(queries if not path.exists() else path)
+    run = source.search(read.searching(search_field) if search_field else read, top or 1000)
+    if pass_on:
+        run = run.with_queries(read.searching(pass_on))
+    elif search_field:
+        run = run.with_queries(read)
+    with writing_to(output) as out:
+        for note in write_run(run, out, force=force):
+            say(f"note: {note}")
+    empty = int((run.sizes() == 0).sum())
+    say(f"{len(run):,} queries searched with {describe(source)}, {empty:,} without a result")
+
+
+def describe(source: IndexSource) -> str:
+    """A source in words: its ranking and parameters."""
+    spec = source.spec()
+    parameters = {name: value for name, value in spec.items() if name not in ("source", "index")}
+    feedback = parameters.pop("rm3", None)
+    named = f"{parameters.pop('ranking')} {_listed(parameters)}"
+    return f"{named} and rm3 {_listed(feedback)}" if feedback else named
+
+
+def _listed(parameters: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value:g}" for name, value in parameters.items())
+
+
+def show_hits(opened: Index, source: IndexSource, words: str, top: int, json: bool) -> None:
+    """Print the documents found for some words, the matched words marked."""
+    from tamis.search.snippets import snippet
+    from tamis.types import Queries, Query
+
+    ranking = source.search(Queries.of([Query("words", words)]), top)["words"]
+    terms = opened.analyzer.terms(words)
+    hits = []
+    for doc_id, score in ranking:
+        document = opened.document(doc_id)
+        hits.append((doc_id, score, document.title, snippet(document.text, terms, opened.analyzer)))
+    if json:
+        found = [{"id": i, "score": s, "title": t, "text": x.text} for i, s, t, x in hits]
+        show_json({"query": words, "terms": terms, "hits": found})
+        return
+    if not hits:
+        reason = "no document has one of its terms" if terms else "it has no terms to search for"
+        say(f"nothing found: {reason}")
+    for rank, (doc_id, score, title, found_text) in enumerate(hits, 1):
+        show(_heading(rank, doc_id, score, title), _body(found_text.text, found_text.matches), "")
+
+
+def _heading(rank: int, doc_id: str, score: float, title: str) -> RenderableType:
+    from rich.text import Text
+
+    heading = Text(f"{rank:>2}. ")
+    heading.append(title or doc_id, style="bold")
+    named = f"  {doc_id}" if title and title != doc_id else ""
+    heading.append(f"{named}  {score:.4f}", style="dim")
+    return heading
+
+
+def _body(text: str, matches: tuple[tuple[int, int], ...]) -> RenderableType:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    body = Text(text)
+    for start, end in matches:
+        body.stylize("bold yellow", start, end)
+    return Padding(body, (0, 0, 0, 4), expand=False)
+
+
+def tune(
+    folder: IndexFolder,
+    queries: Annotated[str, typer.Argument(help="A file or collection of queries.")],
+    qrels: Annotated[str, typer.Argument(help="Judgements of those queries.")],
+    measure: Annotated[str, typer.Option("-m", "--measure", help="What to tune for.")] = "RR@10",
+    what: Annotated[
+        Literal["bm25", "ql", "rm3"], typer.Option(help="What to tune: rm3 on top of what is set.")
+    ] = "bm25",
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    sample: Annotated[int, typer.Option(help="At most so many judged queries, seeded.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of sample and folds.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the surface as a picture (.svg).")
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record/--no-record", help="Keep the choice in the index.")
+    ] = True,
+    search_field: SearchField = None,
+    json: Json = False,
+    force: Force = False,
+) -> None:
+    """Choose k1 and b (or mu, or RM3) on judged queries, with cross-validation.
+
+    Example: tamis tune my-index queries.jsonl train-qrels.txt -m RR@10 --plot surface.svg
+    """
+    from tamis.collection.judgements import read_qrels
+    from tamis.search import Index, chosen_source
+    from tamis.search.tune import tune as tune_index
+
+    opened = Index.open(folder)
+    start = chosen_source(opened, None, False, {}, None)
+    asked = _read_queries(queries, search_field)
+    done = tune_index(
+        opened,
+        asked,
+        read_qrels(qrels),
+        measure,
+        what,
+        start=start,
+        k=folds,
+        sample=sample,
+        seed=seed,
+    )
+    if json:
+        rows, columns, means = done.surface()
+        surface = {"rows": rows, "columns": columns, "means": means.tolist()}
+        show_json({**done.record(), "surface": surface})
+    else:
+        show(_surface(done))
+    if plot is not None:
+        _plot(done, plot, force)
+    _judge(done)
+    if record:
+        opened.record_tuned(done.record(), str(start.ranking.spec()["ranking"]))
+        say(f"recorded in {folder}: `tamis search` uses it unless told otherwise")
+
+
+def _read_queries(queries: str, field: str | None) -> Queries:
+    from tamis.collection.opening import read_queries
+
+    read = read_queries(queries)
+    return read.searching(field) if field else read
+
+
+def _surface(done: Tuning) -> RenderableType:
+    from rich.table import Table
+
+    rows, columns, means = done.surface()
+    across = list(done.grid)[-1]
+    table = Table(title=f"{done.measure}, mean over {done.values.shape[1]:,} queries")
+    table.add_column(f"{across} →")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for y, row in enumerate(rows):
+        numbers = range(y * len(columns), (y + 1) * len(columns))
+        cells = [f"{means[y, x]:.4f}" for x in range(len(columns))]
+        marked = [
+            f"[bold]{cell}*[/bold]"
+            if number == done.chosen
+            else f"{cell}d"
+            if number == done.default
+            else cell
+            for number, cell in zip(numbers, cells, strict=True)
+        ]
+        table.add_row(row, *marked)
+    return table
+
+
+def _judge(done: Tuning) -> None:
+    """Say what was chosen and whether it is worth anything."""
+    parameters = _listed(dict(done.parameters))
+    say(f"chosen (*): {parameters}, {done.measure} {done.mean(done.chosen):.4f}; "
+        f"default (d): {done.mean(done.default):.4f}")  # fmt: skip
+    interval, p = done.interval, done.p_value
+    around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""
+    tested = f", paired t-test p = {p:.4f}" if p is not None else ""
+    say(f"on held-out folds the choice gains {done.gain:+.4f}{around}{tested}")
+    if done.within_noise():
+        say("warning: that is within noise; the defaults may do as well")
+
+
+def _plot(done: Tuning, path: Path, force: bool) -> None:
+    from tamis.durable import new_file
+    from tamis.search.heatmap import heatmap
+
+    if path.suffix != ".svg":
+        raise InputError(f"cannot draw {path.name}", hint="the picture is an .svg file")
+    rows, columns, means = done.surface()
+    title = f"{done.measure}, mean over {done.values.shape[1]:,} judged queries"
+    across = list(done.grid)[-1]
+    picture = heatmap(
+        rows, columns, means, title=title, across=across, chosen=done.chosen, default=done.default
+    )
+    with new_file(path, force=force) as part:
+        part.write_text(picture, "utf-8")
+    say(f"picture: {path}")

@@ -1,0 +1,97 @@
+"""The commit: which segments, with which deletions, are the index now.
+
+A change writes new folders first and then this one file, whole, over the old one; what the new
+commit does not name is removed after it. So whoever is killed leaves the old index or the new.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from tamis import durable, manifest
+from tamis.errors import DamagedError, InputError
+
+KIND, LAYOUT = "index", 1
+NAME = "commit.json"
+
+
+@dataclass(frozen=True)
+class SegmentEntry:
+    """A segment's folder, the folder of its deletions if any, and the digests of both."""
+
+    folder: str
+    digest: str
+    deleted: str | None = None
+    deleted_digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One state of an index; `next` numbers the next folder, so that no name is used twice."""
+
+    segments: tuple[SegmentEntry, ...]
+    next: int
+    note: str
+    """The digest of the index's `tamis.json`."""
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    """What was tuned on the index: bm25, ql, rm3, and which ranking last."""
+
+
+def write_commit(folder: Path, commit: Commit) -> None:
+    """Make this the state of the index."""
+    text = json.dumps(asdict(commit), indent=1)
+    with durable.new_file(folder / NAME, force=True) as part:
+        part.write_text(f"{text}\n{xxhash.xxh3_64_hexdigest(text.encode())}\n", "utf-8")
+
+
+def read_commit(folder: Path) -> Commit:
+    """The state of the index now, verified together with its `tamis.json`."""
+    path = folder / NAME
+    if not path.is_file():
+        manifest.expect(folder, KIND, LAYOUT)
+        raise DamagedError(f"{path} is missing", hint="build the index again")
+    raw = path.read_bytes()
+    text, _, digest = raw.removesuffix(b"\n").rpartition(b"\n")
+    if not raw.endswith(b"\n") or digest != xxhash.xxh3_64_hexdigest(text).encode():
+        raise DamagedError(f"{path} is not what was written", hint="build the index again")
+    found = json.loads(text)
+    if not (folder / manifest.NAME).is_file() or note_digest(folder) != found["note"]:
+        raise DamagedError(
+            f"{folder / manifest.NAME} is not what was written", hint="build the index again"
+        )
+    manifest.expect(folder, KIND, LAYOUT)
+    entries = tuple(SegmentEntry(**entry) for entry in found["segments"])
+    return Commit(entries, found["next"], found["note"], found["tuned"])
+
+
+def note_digest(folder: Path) -> str:
+    """The digest of the folder's `tamis.json`."""
+    return xxhash.xxh3_64_hexdigest((folder / manifest.NAME).read_bytes())
+
+
+def expect_index(folder: Path) -> None:
+    """Refuse what is not a folder that holds an index."""
+    if not folder.is_dir():
+        raise InputError(f"there is no index {folder}", hint="build one first")
+    if not (folder / NAME).is_file():
+        manifest.expect(folder, KIND, LAYOUT)
+
+
+def remove_unnamed(folder: Path, commit: Commit) -> None:
+    """Remove the folders that this commit does not name; readers keep what they have mapped."""
+    named = {entry.folder for entry in commit.segments}
+    named |= {entry.deleted for entry in commit.segments if entry.deleted is not None}
+    ours = ("segment-*", "deleted-*", ".*.part", ".*.lock")
+    for found in [path for pattern in ours for path in folder.glob(pattern)]:
+        if found.name not in named:
+            if found.is_dir():
+                shutil.rmtree(found, ignore_errors=True)
+            else:
+                found.unlink(missing_ok=True)

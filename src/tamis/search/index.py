@@ -1,0 +1,242 @@
+"""The inverted index on disk: build, open, add to, delete from, merge, verify.
+
+tamis.json     that this is an index, and how texts are analysed
+commit.json    which of the folders beside it are the index now
+segment-N/     some documents and their postings, never changed
+deleted-N/     which documents of a segment are gone, never changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tamis import durable, manifest
+from tamis.errors import DamagedError, InputError
+from tamis.search.build import BASE_MEMORY
+from tamis.search.changes import append, without
+from tamis.search.commit import (
+    KIND,
+    LAYOUT,
+    Commit,
+    expect_index,
+    note_digest,
+    read_commit,
+    remove_unnamed,
+    write_commit,
+)
+from tamis.search.rankings import BM25, QueryLikelihood
+from tamis.search.snapshot import Snapshot
+from tamis.search.sources import IndexSource
+from tamis.text.analysis import Analyzer, analyzer
+from tamis.types import Document, Ids
+
+MEMORY = 1 << 30
+"""How much memory a build may take unless told otherwise."""
+
+
+class Index:
+    """An inverted index; also the `TermStatistics` of its collection.
+
+    >>> from tempfile import mkdtemp
+    >>> from tamis.types import Queries, Query
+    >>> path = Path(mkdtemp()) / "index"
+    >>> index = Index.build([Document("d1", "sieves"), Document("d2", "a drum")], path)
+    >>> (index.bm25() % 10)(Queries.of([Query("q1", "sieve")]))["q1"].ids
+    ['d1']
+    """
+
+    def __init__(self, path: Path, snapshot: Snapshot, analysis: Analyzer) -> None:
+        """Use `Index.open` or `Index.build`."""
+        self.path, self.snapshot, self.analyzer = path, snapshot, analysis
+
+    @classmethod
+    def open(cls, path: Path | str, analyzer: Analyzer | None = None) -> Index:
+        """Open an index; one whose analyzer is a Python function needs that analyzer again."""
+        path = Path(path)
+        expect_index(path)
+        return cls(path, _open_snapshot(path), _analyzer_of(path, analyzer))
+
+    @classmethod
+    def build(
+        cls,
+        documents: Iterable[Document],
+        path: Path | str,
+        analyzer: Analyzer | str = "english",
+        memory: int = MEMORY,
+        force: bool = False,
+    ) -> Index:
+        """Build an index of documents, each with its own id; killed, nothing is left of it."""
+        path, analysis = Path(path), _find_analyzer(analyzer)
+        check_memory(memory)
+        with durable.new_folder(path, force=force) as folder:
+            facts = {"name": analysis.name, "version": analysis.version}
+            manifest.write_manifest(folder, KIND, LAYOUT, analyzer=facts)
+            empty = Commit((), 1, note_digest(folder))
+            write_commit(folder, append(folder, empty, documents, analysis, memory))
+        return cls.open(path, analysis)
+
+    def add(self, documents: Iterable[Document], memory: int = MEMORY) -> None:
+        """Add documents; one with a known id takes the place of the one that had it."""
+        check_memory(memory)
+        with durable.locked(self.path):
+            commit = self._begin()
+            self._end(append(self.path, commit, documents, self.analyzer, memory))
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete documents by id; how many of the ids were there."""
+        gone, before = Ids.of(ids), 0
+        with durable.locked(self.path):
+            commit = self._begin()
+            before = self.documents
+            self._end(without(self.path, commit, gone))
+        return before - self.documents
+
+    def merge(self, memory: int = MEMORY) -> None:
+        """Write what is left of all segments as few new ones: as if built anew."""
+        check_memory(memory)
+        with durable.locked(self.path):
+            commit = self._begin()
+            empty = replace(commit, segments=())
+            documents = self.snapshot.documents()
+            self._end(append(self.path, empty, documents, self.analyzer, memory))
+
+    def _begin(self) -> Commit:
+        """The state to change, which another process may have written; what was left is removed."""
+        commit = read_commit(self.path)
+        remove_unnamed(self.path, commit)
+        if commit != self.snapshot.commit:
+            self.snapshot = Snapshot(self.path, commit)
+        return commit
+
+    def _end(self, commit: Commit) -> None:
+        """Make this the state of the index, then remove what it does not need."""
+        write_commit(self.path, commit)
+        self.snapshot = Snapshot(self.path, commit)
+        remove_unnamed(self.path, commit)
+
+    def bm25(self, k1: float = 0.9, b: float = 0.4, threads: int | None = None) -> IndexSource:
+        """The index searched by BM25."""
+        return IndexSource(self, BM25(k1, b), threads=threads)
+
+    def ql(self, mu: float = 1000, threads: int | None = None) -> IndexSource:
+        """The index searched by query likelihood with Dirichlet smoothing."""
+        return IndexSource(self, QueryLikelihood(mu), threads=threads)
+
+    @property
+    def tuned(self) -> Mapping[str, Any]:
+        """What was tuned on this index, by name, and under `ranking` which ranking last."""
+        return self.snapshot.commit.tuned
+
+    def record_tuned(self, record: Mapping[str, Any], on: str = "bm25") -> None:
+        """Keep a choice of parameters (`Tuning.record()`); RM3 was tuned `on` this ranking."""
+        what = record["what"]
+        with durable.locked(self.path):
+            commit = self._begin()
+            tuned = {**commit.tuned, what: dict(record)}
+            if what == "rm3":
+                tuned[what]["on"] = on
+            else:
+                tuned["ranking"] = what
+            self._end(replace(commit, tuned=tuned))
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are."""
+        return self.snapshot.total("documents")
+
+    @property
+    def total_terms(self) -> int:
+        """How many terms all documents have together."""
+        return self.snapshot.total("total_terms")
+
+    @property
+    def distinct_terms(self) -> int:
+        """How many different terms the documents have."""
+        return int((self.snapshot.lexicon.documents_of > 0).sum())
+
+    def document_frequency(self, term: str) -> int:
+        """In how many documents the term occurs."""
+        (number,) = self.snapshot.lexicon.numbers([term])
+        return int(self.snapshot.lexicon.documents_of[number]) if number >= 0 else 0
+
+    def collection_frequency(self, term: str) -> int:
+        """How often the term occurs in all documents together."""
+        (number,) = self.snapshot.lexicon.numbers([term])
+        return int(self.snapshot.lexicon.occurrences[number]) if number >= 0 else 0
+
+    def document_vector(self, doc_id: str) -> Mapping[str, int]:
+        """How often each term occurs in one document; `KeyError` where there is none."""
+        return self.snapshot.vector(doc_id)
+
+    def score_text(self, query: str, text: str) -> float:
+        """The BM25 score of any text; `index.ql().score_text` and the like for other rankings."""
+        return self.bm25().score_text(query, text)
+
+    def document(self, doc_id: str) -> Document:
+        """A document by its id; `KeyError` where there is none."""
+        return self.snapshot.document(doc_id)
+
+    def __iter__(self) -> Iterator[Document]:
+        return self.snapshot.documents()
+
+    def __len__(self) -> int:
+        return self.documents
+
+    def __contains__(self, doc_id: object) -> bool:
+        ids = self.snapshot.ids
+        return doc_id in ids and bool(self.snapshot.places[0][ids.number(str(doc_id))] >= 0)
+
+    def __repr__(self) -> str:
+        segments = len(self.snapshot.segments)
+        return f"<Index {self.path}: {self.documents:,} documents in {segments} segments>"
+
+
+def verify(path: Path) -> None:
+    """Read every byte of an index; `DamagedError` names the first file that was changed."""
+    expect_index(path)
+    for segment in _open_snapshot(path).segments:
+        segment.verify()
+
+
+def check_memory(memory: int) -> None:
+    """Refuse to build in less memory than the program itself takes."""
+    if memory < BASE_MEMORY + (64 << 20):
+        raise InputError(f"{memory:,} bytes of memory are too few", hint="give it 400 MB at least")
+
+
+def _find_analyzer(wanted: Analyzer | str) -> Analyzer:
+    return analyzer(wanted) if isinstance(wanted, str) else wanted
+
+
+def _analyzer_of(path: Path, given: Analyzer | None) -> Analyzer:
+    """The analyzer that the index was built with, in the same version."""
+    recorded = manifest.expect(path, KIND, LAYOUT)["analyzer"]
+    if given is None:
+        try:
+            given = analyzer(recorded["name"])
+        except InputError as error:
+            raise InputError(
+                f"{path} was built with the analyzer {recorded['name']!r}, which tamis has not",
+                hint="hand that analyzer to Index.open",
+            ) from error
+    if (given.name, given.version) != (recorded["name"], recorded["version"]):
+        raise InputError(
+            f"{path} was built with the analyzer {recorded['name']!r} version "
+            f"{recorded['version']!r}, not {given.name!r} version {given.version!r}",
+            hint="search with the analyzer it was built with, or build it again",
+        )
+    return given
+
+
+def _open_snapshot(path: Path) -> Snapshot:
+    """The state of the index now; again if a writer removed the old one while it was opened."""
+    while True:
+        commit = read_commit(path)
+        try:
+            return Snapshot(path, commit)
+        except (DamagedError, FileNotFoundError):
+            if read_commit(path) == commit:
+                raise

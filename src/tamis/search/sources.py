@@ -1,0 +1,97 @@
+"""The index as a source of a pipeline: a ranking, and perhaps RM3 on top of it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tamis.errors import InputError
+from tamis.search.counting import Ints, Longs
+from tamis.search.lengths import length_byte
+from tamis.search.rankings import Floats, Ranking
+from tamis.search.rm3 import RM3, expand
+from tamis.search.searching import TermQueries, as_run, search_terms, term_queries
+from tamis.search.snapshot import Snapshot
+from tamis.search.tables import fill_table
+from tamis.types import Queries, Run, Source, Spec
+
+if TYPE_CHECKING:
+    from tamis.search.index import Index
+
+
+@dataclass(frozen=True)
+class IndexSource(Source):
+    """Finds documents by a ranking; `threads` is how many queries are searched at once."""
+
+    index: Index
+    ranking: Ranking
+    feedback: RM3 | None = None
+    threads: int | None = None
+
+    def rm3(self, terms: int = 10, documents: int = 10, weight: float = 0.5) -> IndexSource:
+        """The same ranking with RM3 on top of it."""
+        return replace(self, feedback=RM3(terms, documents, weight))
+
+    def search(self, queries: Queries, top: int) -> Run:
+        """The best `top` documents of every query."""
+        if queries.texts is None:
+            raise InputError(
+                "the queries have no texts", hint="read them from a file of queries, not of a run"
+            )
+        analyse = self.index.analyzer.terms
+        return self.search_weighted(
+            queries, [Counter(analyse(text)) for text in queries.texts], top
+        )
+
+    def search_weighted(
+        self, queries: Queries, weighted: Sequence[Mapping[str, float]], top: int
+    ) -> Run:
+        """The best `top` documents of queries given as terms and weights, one for each id."""
+        if len(weighted) != len(queries):
+            raise InputError(f"{len(queries)} query ids but {len(weighted)} weighted queries")
+        snapshot = self.index.snapshot
+        columns = self._columns(snapshot, term_queries(snapshot, weighted), top)
+        return as_run(queries, snapshot, columns)
+
+    def _columns(
+        self, snapshot: Snapshot, asked: TermQueries, top: int
+    ) -> tuple[Longs, Ints, Floats]:
+        threads = self.threads or len(os.sched_getaffinity(0))
+        if self.feedback is not None:
+            first = search_terms(snapshot, asked, self.ranking, self.feedback.documents, threads)
+            asked = expand(snapshot, asked, self.feedback, first)
+        return search_terms(snapshot, asked, self.ranking, top, threads)
+
+    def score_text(self, query: str, text: str) -> float:
+        """The score of any text under the collection's statistics (without RM3)."""
+        snapshot, analyse = self.index.snapshot, self.index.analyzer.terms
+        asked, found = Counter(analyse(query)), Counter(analyse(text))
+        shared = [term for term in asked if term in found]
+        numbers = np.array(snapshot.lexicon.numbers(shared), np.int32)
+        known, lexicon = numbers >= 0, snapshot.lexicon
+        frequency = np.array([found[term] for term in shared], np.int32)[known]
+        length = np.full(len(frequency), length_byte(found.total()), np.int32)
+        weights = np.array([asked[term] for term in shared], np.float32)[known]
+        counts = lexicon.documents_of[numbers[known]], lexicon.occurrences[numbers[known]]
+        pairs = self.ranking.pair_scores(frequency, length, snapshot.statistics)
+        scores = self.ranking.term_scores(weights, *counts, snapshot.statistics)
+        highest = max(float(scores.bounds.max(initial=0.0)), 1e-25)
+        scale = 2.0 ** np.floor(30 - np.log2(highest))
+        table, parts = np.zeros(len(frequency), np.int32), np.empty(len(pairs.frequencies))
+        total = 0.0
+        for n in range(len(frequency)):
+            fill_table(scores.weights[n], scores.priors[n], scale, pairs, parts, table)
+            total += float(table[n]) / scale
+        return float(np.float32(total))
+
+    def spec(self) -> Spec:
+        """See `Source.spec`."""
+        feedback = {} if self.feedback is None else {"rm3": self.feedback.spec()}
+        return {
+            "source": "index", "index": str(self.index.path), **self.ranking.spec(), **feedback
+        }  # fmt: skip

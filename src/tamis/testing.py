@@ -1,0 +1,210 @@
+"""Contracts for anyone's own scorers, sources and stages, to be called from a test.
+
+Each returns nothing if the contract is kept and raises `AssertionError` with a sentence that says
+which part of it is not.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import TamisError
+from tamis.types import Ids, Pairs, Queries, Run, Scorer, Scores, Source, Spec, Stage
+from tamis.types.pipeline import Scale
+
+TOLERANCE = 1e-5
+"""How far the score of a pair may lie from its score in another batch."""
+LONG_TEXT = 5000
+"""Words of the text that is long enough to be cut, where a scorer cuts."""
+_QUERIES = ("how does a drum sieve work", "grain", "Ünïcödé 円い箱 🙂?")
+_TEXTS = (
+    "A drum sieve, or tamis, is a net stretched over a frame through which flour is rubbed.",
+    "Grain",
+    "Rivers flow to the sea; " * 20,
+    "Control \x07 characters, emoji 🙂 and accents: é è ü.",
+    "How does it work? Nobody knows.",
+)
+
+
+def check_scorer(scorer: Scorer, pairs: Pairs | None = None, long_text: int = LONG_TEXT) -> None:
+    """One finite score a pair, in pair order, the same in any batch, nothing silently cut.
+
+    `pairs` are what is scored (without them, a few with texts short and long, plain and odd);
+    `long_text` is how many words the text has with which cutting is tried out.
+    """
+    _check_scale(scorer)
+    pairs = pairs or _sample_pairs()
+    _check_nothing_to_score(scorer)
+    scores = _scored(scorer, pairs)
+    again = _scored(scorer, pairs)
+    _require(
+        np.array_equal(scores.values, again.values) and np.array_equal(scores.cut, again.cut),
+        "scoring the same pairs twice gives different scores",
+    )
+    _check_order(scorer, pairs, scores)
+    _check_batch_of_one(scorer, pairs, scores)
+    _check_cuts(scorer, long_text)
+
+
+def _require(kept: bool, sentence: str) -> None:
+    if not kept:
+        raise AssertionError(sentence)
+
+
+def _check_scale(scorer: Scorer) -> None:
+    known = get_args(Scale)
+    scale = getattr(scorer, "scale", None)
+    _require(scale in known, f"the scale is {scale!r}, not one of {', '.join(known)}")
+
+
+def _sample_pairs() -> Pairs:
+    every = np.indices((len(_QUERIES), len(_TEXTS)), np.int32).reshape(2, -1).T
+    return Pairs(_QUERIES, _TEXTS, np.ascontiguousarray(every))
+
+
+def _scored(scorer: Scorer, pairs: Pairs) -> Scores:
+    """Score pairs and check what must be true of any answer."""
+    scores = scorer.score(pairs)
+    for name, column in (("scores", scores.values), ("counts of cut tokens", scores.cut)):
+        shape = np.shape(column)
+        _require(shape == (len(pairs),), f"{len(pairs)} pairs but {name} of shape {shape}")
+    _require(scores.values.dtype == np.float32, f"scores are {scores.values.dtype}, not float32")
+    _require(bool(np.isfinite(scores.values).all()), "a score is not a finite number")
+    _require(
+        np.issubdtype(scores.cut.dtype, np.integer) and bool((scores.cut >= 0).all()),
+        "a count of cut tokens is not a whole number from 0 on",
+    )
+    if scorer.scale == "probability":
+        inside = (scores.values >= 0) & (scores.values <= 1)
+        _require(bool(inside.all()), "the scale is probability but a score lies outside 0 to 1")
+    return scores
+
+
+def _check_nothing_to_score(scorer: Scorer) -> None:
+    nothing = np.empty((0, 2), np.int32)
+    _scored(scorer, Pairs([], [], nothing))
+    _scored(scorer, Pairs(_QUERIES, _TEXTS, nothing))
+
+
+def _near(found: NDArray[np.float32], expected: NDArray[np.float32]) -> bool:
+    return bool(np.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE))
+
+
+def _check_order(scorer: Scorer, pairs: Pairs, scores: Scores) -> None:
+    """Pairs, queries and texts each turned round must leave every pair's score alone."""
+    turned = _scored(scorer, Pairs(pairs.queries, pairs.texts, pairs.index[::-1].copy()))
+    _require(_near(turned.values[::-1], scores.values), "scores do not come back in pair order")
+    last = np.array([len(pairs.queries), len(pairs.texts)], np.int32) - 1
+    renumbered = Pairs(
+        pairs.queries[::-1], pairs.texts[::-1], (last - pairs.index).astype(np.int32)
+    )
+    _require(
+        _near(_scored(scorer, renumbered).values, scores.values),
+        "the score of a pair changes with the numbers of its query and text",
+    )
+
+
+def _check_batch_of_one(scorer: Scorer, pairs: Pairs, scores: Scores) -> None:
+    for row, value in enumerate(scores.values):
+        alone = _scored(scorer, Pairs(pairs.queries, pairs.texts, pairs.index[row : row + 1]))
+        _require(
+            _near(alone.values, np.array([value])),
+            f"pair {row} scores {alone.values[0]:g} alone and {value:g} among others",
+        )
+
+
+def _check_cuts(scorer: Scorer, words: int) -> None:
+    """Words that change the score of a short text must count at the end of a long one, or as cut.
+
+    The words are the query's own, which no scorer that reads them can overlook.
+    """
+    query, filler = "drum sieve", "rivers flow to the sea and "
+    short = filler
+    long = filler * (words // len(filler.split()) + 1)
+    texts = [short, short + query, long, long + query]
+    index = np.array([[0, number] for number in range(4)], np.int32)
+    scores = _scored(scorer, Pairs([query], texts, index))
+    values = scores.values.tolist()
+    unread = values[0] != values[1] and values[2] == values[3]
+    _require(
+        not unread or int(scores.cut[3]) > 0,
+        f"the end of a text of {words:,} words is not read, but no token is counted as cut",
+    )
+
+
+def check_source(source: Source, queries: Queries) -> None:
+    """The queries asked for, the house order, no more than the top, the same every time."""
+    _require(len(queries) > 0, "a source is checked with one query at least")
+    run = source(queries)
+    _check_run(run)
+    _require(run.queries == queries, "the run's queries are not those that were asked")
+    _require(source(queries) == run, "searching twice gives different runs")
+    for top in (1, 3):
+        part = source.search(queries, top)
+        _check_run(part)
+        _require(
+            part.queries == queries, f"queries are lost or changed when the top {top} is asked"
+        )
+        _require(bool((part.sizes() <= top).all()), f"more than the top {top} comes back")
+    one = queries.select(np.arange(1))
+    alone, among = source(one), run.select(one.ids)
+    _require(
+        len(alone.score) == len(among.score) and _near(alone.score, among.score),
+        "a query alone finds something else than among others",
+    )
+    _require(len(source(queries.select(np.arange(0)))) == 0, "no queries give a run of some")
+    _check_spec(source.spec(), source.spec())
+
+
+def check_stage(stage: Stage, run: Run) -> None:
+    """The same queries, documents only from the run it is given, which it does not change."""
+    _check_run(run)
+    before = _copied(run)
+    result = stage(run)
+    _require(run == before, "the stage changes the run it is given")
+    _check_run(result)
+    _require(result.queries == run.queries, "the queries are not those of the run it is given")
+    for query in run:
+        strangers = set(result[query].ids) - set(run[query].ids)
+        _require(not strangers, f"query {query!r} gets documents it had not: {sorted(strangers)}")
+    _require(stage(run) == result, "the same run gives different results")
+    nothing = run.select(Ids.of([]))
+    _require(len(stage(nothing)) == 0, "a run of no queries gives one of some")
+    _check_spec(stage.spec(), stage.spec())
+
+
+def _copied(run: Run) -> Run:
+    return Run.trusted(
+        run.queries,
+        run.docs,
+        run.offsets.copy(),
+        run.doc.copy(),
+        run.score.copy(),
+        {name: column.copy() for name, column in run.extra.items()},
+    )
+
+
+def _check_run(run: Run) -> None:
+    """Whole columns, numbers for scores, no document twice, and the house order."""
+    _require(isinstance(run, Run), f"what comes back is a {type(run).__name__}, not a run")
+    try:
+        ordered = Run(run.queries, run.docs, run.offsets, run.doc, run.score, run.extra)
+    except TamisError as error:
+        raise AssertionError(f"the run is not whole: {error}") from error
+    _require(
+        np.array_equal(ordered.doc, run.doc),
+        "documents are not ordered by score, and equal scores by id descending",
+    )
+
+
+def _check_spec(spec: Spec, again: Spec) -> None:
+    try:
+        text = json.dumps(spec, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"the spec is not plain JSON: {error}") from error
+    _require(json.loads(text) == spec, "the spec changes when it is written as JSON and read back")
+    _require(spec == again, "the spec is not the same when asked for twice")
