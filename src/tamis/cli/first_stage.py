@@ -121,12 +121,22 @@ def index(
             made.add(opened.documents, bytes_)
         if merge:
             made.merge(bytes_)
+    _compile_kernels(made)
     if opened is not None and opened.faults.count:
         say(f"warning: {opened.faults.count:,} bad lines skipped, first: {opened.faults.first[0]}")
     say(
         f"{output}: {made.documents:,} documents, {made.total_terms:,} terms "
         f"({made.distinct_terms:,} distinct), {len(made.snapshot.segments)} segment(s)"
     )
+
+
+def _compile_kernels(made: Index) -> None:
+    """Search once, so that what is compiled on first use is compiled before anyone waits for it."""
+    from tamis.types import Queries, Query
+
+    for document in made:
+        made.bm25().search(Queries.of([Query("q", document.text[:200])]), 10)
+        break
 
 
 def _ids(file: str | None) -> list[str]:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,32 @@ QRELS = Layout("a qrels file", ("query", "0", "document", "grade"), doc=2, numbe
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The lines of a file as columns: a query's and a document's number, a value, the line."""
+    """The lines of a file as columns: a document's number, a value, the line.
+
+    Lines that follow each other with the same query are a stretch; those have a query's number and
+    a size.
+    """
 
     queries: Ids
     docs: Ids
-    query: NDArray[np.int32]
+    stretch: NDArray[np.int32]
+    sizes: NDArray[np.int64]
     doc: NDArray[np.int32]
     value: NDArray[np.float64]
     line: NDArray[np.int32]
+
+    @cached_property
+    def query(self) -> NDArray[np.int32]:
+        """The query's number of every line."""
+        return np.repeat(self.stretch, self.sizes)
+
+    def by_query(self) -> tuple[NDArray[np.int64] | slice, NDArray[np.int64]]:
+        """The rows in the order of their queries, and where each query begins."""
+        if np.all(np.diff(self.stretch) >= 0):  # they stand so already
+            sizes = np.bincount(self.stretch, self.sizes, len(self.queries)).astype(np.int64)
+            return slice(None), np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        order, offsets = grouped(self.query, len(self.queries))
+        return order, offsets
 
 
 def read_rows(path: Path, layout: Layout, faults: Faults) -> Rows:
@@ -73,7 +92,7 @@ def read_rows(path: Path, layout: Layout, faults: Faults) -> Rows:
     line, value, doc_lengths, docs, sizes, query_lengths, queries = map(_joined, reversed(columns))
     query_ids, stretch = Ids.numbering_table(queries, _offsets(query_lengths))
     doc_ids, doc = Ids.numbering_table(docs, _offsets(doc_lengths))
-    return Rows(query_ids, doc_ids, np.repeat(stretch, sizes), doc, value, line)
+    return Rows(query_ids, doc_ids, stretch, sizes, doc, value, line)
 
 
 def _joined(parts: list[Any]) -> Any:

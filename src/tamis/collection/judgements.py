@@ -118,7 +118,8 @@ def _read_beir(path: Path, faults: Faults, header: bool) -> Qrels:
         lines.append(number)
     query_ids, query = Ids.numbering(queries)
     doc_ids, doc = Ids.numbering(docs)
-    rows = Rows(query_ids, doc_ids, query, doc, np.array(grades), np.array(lines, np.int32))
+    columns = doc, np.array(grades), np.array(lines, np.int32)
+    rows = Rows(query_ids, doc_ids, query, np.ones(len(query), np.int64), *columns)
     return _checked(path, rows, faults)
 
 

@@ -58,17 +58,21 @@ def write_run(
 
 def _read_trec(path: Path, faults: Faults) -> Run:
     rows = read_rows(path, RUN, faults)
-    order, offsets = grouped(rows.query, len(rows.queries))
+    order, offsets = rows.by_query()
     with np.errstate(over="ignore"):
         doc, score = rows.doc[order], rows.value.astype(np.float32)[order]
+    infinite = np.flatnonzero(np.isinf(score))
+    again = repeated(offsets, doc, len(rows.docs))
     bad = []
-    for row in np.flatnonzero(np.isinf(score)).tolist():
-        if np.isfinite(rows.value[order[row]]):
-            faults.meet(_too_large(path, rows, int(order[row])))
+    if len(infinite) or len(again):
+        line = np.arange(len(doc))[order]
+        for row in infinite.tolist():
+            if np.isfinite(rows.value[line[row]]):
+                faults.meet(_too_large(path, rows, int(line[row])))
+                bad.append(row)
+        for row in again.tolist():
+            faults.meet(_listed_again(path, rows, int(line[row])))
             bad.append(row)
-    for row in repeated(offsets, doc, len(rows.docs)).tolist():
-        faults.meet(_listed_again(path, rows, int(order[row])))
-        bad.append(row)
     if bad:
         keep = np.ones(len(doc), bool)
         keep[bad] = False

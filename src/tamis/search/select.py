@@ -21,14 +21,20 @@ Number = Any
 
 @jit
 def bucket_shift(keys: Keys, count: Number) -> Any:
-    """The least key, and how far to shift differences from it to number at most 2048 buckets."""
+    """The least key, how far to shift differences from it to number buckets, and how many.
+
+    Few keys have few buckets: going through the buckets must not cost more than the keys.
+    """
+    buckets = BUCKETS
+    while buckets > 16 and buckets > count:
+        buckets >>= 1
     low, high = keys[0], keys[0]
     for i in range(1, count):
         low, high = min(low, keys[i]), max(high, keys[i])
     shift = np.uint64(0)
-    while (high - low) >> shift >= np.uint64(BUCKETS):
+    while (high - low) >> shift >= np.uint64(buckets):
         shift += np.uint64(1)
-    return low, shift
+    return low, shift, buckets
 
 
 @jit
@@ -40,11 +46,11 @@ def keep_best(
         return count
     source, kept = keys, 0
     while True:
-        low, shift = bucket_shift(source, count)
-        histogram[:] = 0
+        low, shift, buckets = bucket_shift(source, count)
+        histogram[:buckets] = 0
         for i in range(count):
             histogram[(source[i] - low) >> shift] += 1
-        edge, above = BUCKETS - 1, 0
+        edge, above = buckets - 1, 0
         while above + histogram[edge] < k - kept:
             above += histogram[edge]
             edge -= 1
@@ -70,21 +76,21 @@ def sort_descending(keys: Keys, count: Number, spare: Keys, histogram: NDArray[n
     """Sort the first `count` keys: by buckets of nearly equal ones, then within each."""
     if count < 2:
         return
-    low, shift = bucket_shift(keys, count)
-    histogram[:] = 0
+    low, shift, buckets = bucket_shift(keys, count)
+    histogram[:buckets] = 0
     for i in range(count):
-        histogram[BUCKETS - 1 - np.int64((keys[i] - low) >> shift)] += 1
+        histogram[buckets - 1 - np.int64((keys[i] - low) >> shift)] += 1
     total = 0
-    for bucket in range(BUCKETS):
+    for bucket in range(buckets):
         size = histogram[bucket]
         histogram[bucket] = total
         total += size
     for i in range(count):
-        place = BUCKETS - 1 - np.int64((keys[i] - low) >> shift)
+        place = buckets - 1 - np.int64((keys[i] - low) >> shift)
         spare[histogram[place]] = keys[i]
         histogram[place] += 1
     start = np.int64(0)
-    for bucket in range(BUCKETS):
+    for bucket in range(buckets):
         end = np.int64(histogram[bucket])
         if end - start > 48:
             part = np.sort(spare[start:end])
