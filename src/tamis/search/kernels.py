@@ -164,7 +164,7 @@ def search_query(
             count,
             threshold,
         )
-        if count >= enough:
+        if count >= enough or count >= 2 * k:
             count, threshold = settle(segment, most, scale, k, work, count, threshold)
     return finish(segment, most, scale, work, count)
 
