@@ -89,20 +89,15 @@ def read_rows(path: Path, layout: Layout, faults: Faults) -> Rows:
         lines += block.lines
     if not any(map(len, columns[-1])):
         raise InputError(f"{path} has no rows", hint=layout.describe())
-    line, value, doc_lengths, docs, sizes, query_lengths, queries = map(_joined, reversed(columns))
-    query_ids, stretch = Ids.numbering_table(queries, _offsets(query_lengths))
-    doc_ids, doc = Ids.numbering_table(docs, _offsets(doc_lengths))
-    return Rows(query_ids, doc_ids, stretch, sizes, doc, value, line)
+    query_ids, stretch = Ids.numbering_tables(list(zip(columns[0], columns[1], strict=True)))
+    doc_ids, doc = Ids.numbering_tables(list(zip(columns[3], columns[4], strict=True)))
+    columns[3].clear()
+    columns[4].clear()
+    sizes, value, numbers = (np.concatenate(columns[n]) for n in (2, 5, 6))
+    return Rows(query_ids, doc_ids, stretch, sizes, doc, value, numbers)
 
 
-def _joined(parts: list[Any]) -> Any:
-    """The parts of a column as one, letting go of the parts."""
-    whole = np.concatenate(parts)
-    parts.clear()
-    return whole
-
-
-def _offsets(lengths: NDArray[np.int32]) -> Positions:
+def _offsets(lengths: NDArray[np.int64]) -> Positions:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -116,9 +111,9 @@ Fault = tuple[int, str, str]
 class _Block:
     """Some lines as columns, how many they are, and what was wrong with others.
 
-    The bytes of the queries, one for each stretch of lines that share one, their lengths, and the
-    lengths of the stretches; then, a line each, the bytes of the documents, their lengths, the
-    values and the numbers of the lines.
+    The bytes of the queries, one for each stretch of lines that share one, where each begins, and
+    the lengths of the stretches; then, a line each, the bytes of the documents, where each begins,
+    the values and the numbers of the lines.
     """
 
     columns: tuple[NDArray[Any], ...]
@@ -186,10 +181,10 @@ def _columns(
     first = changes(buffer, spans[0], spans[1])
     return (
         gather_spans(buffer, spans[0][first], spans[1][first]),
-        (spans[1] - spans[0])[first],
+        _offsets((spans[1] - spans[0])[first]),
         np.diff(np.append(first, len(value))),
         gather_spans(buffer, spans[2], spans[3]),
-        (spans[3] - spans[2]).astype(np.int32),
+        _offsets(spans[3] - spans[2]),
         value,
         spans[6].astype(np.int32),
     )

@@ -132,7 +132,7 @@ def _add(interner: Interner, batch: list[str]) -> None:
 
 
 def _ids(interner: Interner) -> Ids:
-    return Ids.numbering_table(*interner.table())[0]
+    return Ids.numbering_tables([interner.table()])[0]
 
 
 def _judged(qrels: Qrels) -> dict[str, Any]:

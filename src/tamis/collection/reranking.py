@@ -205,8 +205,8 @@ class _Table:
             passage = _numbers(passages, [row.pid for row in batch])
             rest = np.array([(row.relevancy, row.line) for row in batch], np.int32).reshape(-1, 2)
             parts.append(np.stack([query, passage, *rest.T]))
-        query_ids, query_number = Ids.numbering_table(*queries.table())
-        doc_ids, doc_number = Ids.numbering_table(*passages.table())
+        query_ids, query_number = Ids.numbering_tables([queries.table()])
+        doc_ids, doc_number = Ids.numbering_tables([passages.table()])
         query, doc, grade, line = np.concatenate(parts, axis=1)
         query, doc = query_number[query], doc_number[doc]
         keep = self._judged_once(query_ids, doc_ids, query, doc, line)

@@ -165,7 +165,7 @@ def _not_text(records: list[Document]) -> str:
 
 
 def _write_ids(interner: Interner, folder: Path, sums: dict[str, list[int]]) -> None:
-    ids, number_of = Ids.numbering_table(*interner.table())
+    ids, number_of = Ids.numbering_tables([interner.table()])
     rows = np.empty_like(number_of)
     rows[number_of] = np.arange(len(rows), dtype=np.int32)
     sums[IDS] = _write_array(folder / IDS, ids.data)

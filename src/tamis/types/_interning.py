@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +18,9 @@ from tamis.types._strings import (
     common_prefix,
     compare,
     distinct_words,
+    fill_keys,
     sort_table,
     spell,
-    words_at,
 )
 
 LONG = np.uint64(1 << 63)
@@ -164,31 +167,86 @@ class Interner:
             rehash(self._slots, old)
 
 
-def number_strings(data: Bytes, offsets: Positions) -> tuple[Bytes, Positions, NDArray[np.int32]]:
-    """The sorted table of the distinct strings of a table, and the number each string has in it.
+Table = tuple[Bytes, Positions]
+"""Strings one after another: their bytes, and where each begins."""
+
+
+def number_strings(pieces: list[Table]) -> tuple[Bytes, Positions, NDArray[np.int32]]:
+    """The sorted table of the distinct strings of all pieces, and the number each string has in it.
 
     Strings are compared as 64-bit words in which a byte takes only as many bits as the alphabet
     needs. Where the part in which strings differ fits one word together with the row it comes
     from, as it does for short ids, sorting those words is all; otherwise strings are hashed first.
     """
-    count = len(offsets) - 1
+    pieces = [piece for piece in pieces if len(piece[1]) > 1]
+    count = sum(len(offsets) - 1 for _, offsets in pieces)
     if count == 0:
-        return data[:0], offsets[:1], np.empty(0, np.int32)
-    skip = common_prefix(data, offsets)
-    code, size = alphabet(data)
-    bits = size.bit_length()
-    rest = int(np.diff(offsets).max()) - skip
+        return np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.int32)
+    side_by_side = _in_two_threads if count >= MANY else _one_by_one
+    skip, code, bits, rest = _shape(pieces, side_by_side)
     row_bits = count.bit_length()
     if rest * bits + row_bits > 64:
-        interner = Interner()
-        numbers = interner.add(data, offsets[:-1], offsets[1:])
-        data, offsets, number_of = sort_table(*interner.table())
-        return data, offsets, number_of[numbers]
-    rows = np.arange(count, dtype=np.int64)
-    keys: NDArray[np.uint64] = words_at(data, offsets, rows, skip, code, bits, rest)
-    keys <<= np.uint64(row_bits)
-    keys |= rows.view(np.uint64)
-    keys.sort()
-    prefix = data[offsets[0] : offsets[0] + skip]
-    words, numbers = distinct_words(keys, row_bits)
-    return *spell(prefix, words, code, bits, rest), numbers
+        return _hashed(pieces)
+    first, second = _sorted_keys(pieces, count, (skip, code, bits, rest), row_bits, side_by_side)
+    words, numbers = distinct_words(first, second, row_bits)
+    return *spell(pieces[0][0][pieces[0][1][0] :][:skip], words, code, bits, rest), numbers
+
+
+MANY = 100_000
+"""From so many strings on it pays to work in two threads."""
+Call = Callable[[], Any]
+
+
+def _one_by_one(calls: list[Call]) -> list[Any]:
+    return [call() for call in calls]
+
+
+def _in_two_threads(calls: list[Call]) -> list[Any]:
+    with ThreadPoolExecutor(2) as pool:
+        return [job.result() for job in [pool.submit(call) for call in calls]]
+
+
+Run = Callable[[list[Call]], list[Any]]
+Shape = tuple[int, NDArray[np.uint64], int, int]
+"""How many leading bytes all share, the alphabet, bits a byte, most bytes after those shared."""
+
+
+def _shape(pieces: list[Table], side_by_side: Run) -> Shape:
+    def looked_at(piece: Table) -> tuple[int, NDArray[np.uint64], int]:
+        data, offsets = piece
+        prefix = common_prefix(data, offsets)
+        return prefix, alphabet(data[offsets[0] : offsets[-1]])[0], int(np.diff(offsets).max())
+
+    found = side_by_side([partial(looked_at, piece) for piece in pieces])
+    firsts = [data[offsets[0] : offsets[1]] for data, offsets in pieces]
+    skip = min(prefix for prefix, _, _ in found)
+    bounds = np.cumsum([0, *map(len, firsts)])
+    skip = min(skip, common_prefix(np.concatenate(firsts), bounds))
+    occurs = np.any([code > 0 for _, code, _ in found], axis=0)
+    code = np.cumsum(occurs).astype(np.uint64) * occurs
+    bits = int(code.max()).bit_length()
+    return skip, code, max(bits, 1), max(longest for _, _, longest in found) - skip
+
+
+def _sorted_keys(
+    pieces: list[Table], count: int, shape: Shape, row_bits: int, side_by_side: Run
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Every string's word above its row, sorted, as two halves."""
+    keys = np.empty(count, np.uint64)
+    calls: list[Call] = []
+    row = 0
+    for data, offsets in pieces:
+        part = keys[row : row + len(offsets) - 1]
+        calls.append(partial(fill_keys, data, offsets, *shape, row, row_bits, part))
+        row += len(part)
+    side_by_side(calls)
+    first, second = keys[: count // 2], keys[count // 2 :]
+    side_by_side([first.sort, second.sort])
+    return first, second
+
+
+def _hashed(pieces: list[Table]) -> tuple[Bytes, Positions, NDArray[np.int32]]:
+    interner = Interner()
+    numbers = [interner.add(data, offsets[:-1], offsets[1:]) for data, offsets in pieces]
+    table, bounds, number_of = sort_table(*interner.table())
+    return table, bounds, number_of[np.concatenate(numbers)]

@@ -117,14 +117,45 @@ def settle_small_groups(
 
 
 @jit
-def distinct_words(keys: NDArray[np.uint64], row_bits: int) -> Any:
-    """Of sorted words with a row number below each: the distinct words, and each row's number."""
+def fill_keys(
+    data: Bytes,
+    offsets: Positions,
+    skip: int,
+    code: NDArray[np.uint64],
+    bits: int,
+    width: int,
+    row: int,
+    row_bits: int,
+    keys: NDArray[np.uint64],
+) -> None:
+    """For each string its word (see `words_at`) above its row, the first row being `row`."""
+    shift, below = np.uint64(bits), np.uint64(row_bits)
+    for n in range(len(keys)):
+        start, end = offsets[n] + skip, offsets[n + 1]
+        word = np.uint64(0)
+        for i in range(start, start + width):
+            word <<= shift
+            if i < end:
+                word |= code[data[i]]
+        keys[n] = (word << below) | np.uint64(row + n)
+
+
+@jit
+def distinct_words(first: NDArray[np.uint64], second: NDArray[np.uint64], row_bits: int) -> Any:
+    """Of two sorted lists of words with a row below each: the distinct words, each row's number."""
     shift = np.uint64(row_bits)
     mask = (np.uint64(1) << shift) - np.uint64(1)
-    words = np.empty(len(keys), np.uint64)
-    numbers = np.empty(len(keys), np.int32)
-    count = 0
-    for key in keys:
+    total = len(first) + len(second)
+    words = np.empty(total, np.uint64)
+    numbers = np.empty(total, np.int32)
+    count, i, j = 0, 0, 0
+    for _ in range(total):
+        if j >= len(second) or (i < len(first) and first[i] < second[j]):
+            key = first[i]
+            i += 1
+        else:
+            key = second[j]
+            j += 1
         if count == 0 or words[count - 1] != key >> shift:
             words[count] = key >> shift
             count += 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.types._interning import number_strings
+from tamis.types._interning import Table, number_strings
 from tamis.types._strings import Bytes, Positions, gather, pack, positions
 
 
@@ -38,13 +38,13 @@ class Ids:
         >>> Ids.numbering(["b", "a", "b"])[1].tolist()
         [1, 0, 1]
         """
-        return cls.numbering_table(*pack(strings))
+        return cls.numbering_tables([pack(strings)])
 
     @classmethod
-    def numbering_table(cls, data: Bytes, offsets: Positions) -> tuple[Ids, NDArray[np.int32]]:
-        """The same for strings in a buffer: string n is `data[offsets[n]:offsets[n + 1]]`."""
-        table, bounds, numbers = number_strings(data, offsets)
-        return cls(table, bounds), numbers
+    def numbering_tables(cls, tables: list[Table]) -> tuple[Ids, NDArray[np.int32]]:
+        """The same for strings that lie in buffers, as bytes and where each string begins."""
+        data, offsets, numbers = number_strings(tables)
+        return cls(data, offsets), numbers
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -127,4 +127,4 @@ class Ids:
         extra = other.select(new)
         data = np.concatenate([self.data, extra.data])
         offsets = np.concatenate([self.offsets, self.offsets[-1] + extra.offsets[1:]])
-        return Ids.numbering_table(data, offsets)[0]
+        return Ids.numbering_tables([(data, offsets)])[0]
