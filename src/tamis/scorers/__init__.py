@@ -1,0 +1,1 @@
+"""Pairs to scores: target words, cross-encoder, bi-encoder, alignment, lexical."""

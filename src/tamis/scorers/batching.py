@@ -1,0 +1,137 @@
+"""Pairs to batches: chunks that keep memory flat, and in each chunk batches of like lengths.
+
+A batch holds as many sequences as a budget of tokens allows, sorted by length across queries, so
+that nothing needs padding. What a batch costs is left to the model that runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import repeat
+from os import sched_getaffinity
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError, require
+from tamis.types import Pairs
+
+CHUNK = 4096
+"""How many pairs are tokenised and sorted at a time."""
+BUDGET = 1024
+"""How many tokens a batch holds, unless one sequence alone is longer."""
+
+Numbers = NDArray[np.int64]
+Rows = NDArray[np.float32]
+
+
+def batches(lengths: Sequence[int] | Numbers, budget: int = BUDGET) -> list[Numbers]:
+    """The numbers of the sequences in each batch, longest batch first, shortest sequence first.
+
+    >>> [batch.tolist() for batch in batches([3, 9, 4, 3], budget=10)]
+    [[1], [0, 3, 2]]
+    """
+    sizes = np.asarray(lengths, np.int64)
+    order = np.argsort(sizes, kind="stable")
+    found: list[Numbers] = []
+    start, total = 0, 0
+    for place, size in enumerate(sizes[order].tolist()):
+        if place > start and total + size > budget:
+            found.append(order[start:place])
+            start, total = place, 0
+        total += size
+    if len(order):
+        found.append(order[start:])
+    return found[::-1]
+
+
+def groups(lengths: Sequence[int] | Numbers) -> list[tuple[int, int]]:
+    """Neighbours of the same length as (how many, length).
+
+    >>> groups([3, 3, 4])
+    [(2, 3), (1, 4)]
+    """
+    sizes = np.asarray(lengths, np.int64)
+    starts = np.flatnonzero(np.diff(sizes, prepend=-1))
+    counts = np.diff(starts, append=len(sizes))
+    return [(int(count), int(sizes[start])) for start, count in zip(starts, counts, strict=True)]
+
+
+def chunks(pairs: Pairs, size: int = CHUNK) -> Iterator[tuple[slice, Pairs]]:
+    """Pieces of some pairs, each with only the queries and texts it needs.
+
+    >>> pairs = Pairs(["q"], ["a", "b"], np.array([[0, 1], [0, 0], [0, 1]], np.int32))
+    >>> [(piece.texts, piece.index[:, 1].tolist()) for _, piece in chunks(pairs, 2)]
+    [(['a', 'b'], [1, 0]), (['b'], [0])]
+    """
+    for start in range(0, len(pairs), size):
+        part = slice(start, min(start + size, len(pairs)))
+        queries, query = np.unique(pairs.index[part, 0], return_inverse=True)
+        texts, text = np.unique(pairs.index[part, 1], return_inverse=True)
+        yield (
+            part,
+            Pairs(
+                [pairs.queries[number] for number in queries.tolist()],
+                [pairs.texts[number] for number in texts.tolist()],
+                np.stack([query, text], 1).astype(np.int32),
+            ),
+        )
+
+
+def in_batches(
+    forward: Callable[[Numbers], Rows],
+    lengths: Sequence[int] | Numbers,
+    *,
+    width: int = 1,
+    budget: int = BUDGET,
+    threads: int | None = None,
+) -> Rows:
+    """What `forward` gives for each batch of sequence numbers, back in the order of `lengths`.
+
+    Batches run side by side, each on one thread: on small matrices that beats sharing every
+    multiplication, and which batch a sequence is in does not depend on how many there are.
+    """
+    values = np.empty((len(lengths), width), np.float32)
+    work = batches(lengths, budget)
+    for batch, rows in zip(work, _side_by_side(forward, work, threads), strict=True):
+        values[batch] = rows.reshape(len(batch), width)
+    return values
+
+
+def _side_by_side(
+    forward: Callable[[Numbers], Rows], work: list[Numbers], threads: int | None
+) -> Iterator[Rows]:
+    workers = min(usable_threads(threads), len(work))
+    torch = require("torch")
+    with one_thread_each(torch):
+        if workers <= 1:
+            yield from map(_without_gradients, repeat(torch), repeat(forward), work)
+            return
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(_without_gradients, repeat(torch), repeat(forward), work)
+
+
+def _without_gradients(torch: Any, forward: Callable[[Numbers], Rows], batch: Numbers) -> Rows:
+    with torch.inference_mode():
+        return forward(batch)
+
+
+@contextmanager
+def one_thread_each(torch: Any) -> Iterator[None]:
+    """Torch on one thread inside the block, and on as many as before after it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def usable_threads(threads: int | None) -> int:
+    """How many threads to use: as many as asked for, or one a core this process may run on."""
+    if threads is not None and threads < 1:
+        raise InputError(f"cannot score on {threads} threads", hint="use at least one")
+    return threads or len(sched_getaffinity(0))

@@ -1,0 +1,171 @@
+"""A bi-encoder turns query and text into vectors, each alone; their cosine is the score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError, require
+from tamis.scorers._bert import Bert, build
+from tamis.scorers.batching import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
+from tamis.scorers.note import ModelNote, Pooling, note_if_any
+from tamis.scorers.tokens import Encoded, Layout, Tokens, json_of
+from tamis.scorers.weights import Tensor, load
+from tamis.types import Pairs, Scores
+from tamis.types.pipeline import Scale
+
+LENGTH = 512
+
+
+@dataclass(frozen=True, eq=False)
+class BiEncoder:
+    """A BERT- or RoBERTa-like model whose token vectors are pooled into one: both a scorer and an
+    encoder. Vectors have length one, so that a dot product is a cosine.
+    """
+
+    body: Bert
+    tokens: Tokens
+    layout: Layout
+    max_length: int
+    pooling: Pooling
+    threads: int | None = None
+    budget: int = BUDGET
+    scale: Scale = "cosine"
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        max_length: int | None = None,
+        pooling: Pooling | None = None,
+        threads: int | None = None,
+    ) -> BiEncoder:
+        """The bi-encoder in a folder, as sentence-transformers lays it out or with `tamis.json`."""
+        loaded = load(Path(folder))
+        note = note_if_any(loaded.folder)
+        if note and note.scorer != "bi-encoder":
+            raise InputError(
+                f"{folder} is a {note.scorer}, not a bi-encoder",
+                hint="open it with tamis.models.open_scorer",
+            )
+        body, layout = build(loaded), loaded.tokens.single_layout()
+        length = max_length or length_of(loaded.folder, note) or min(LENGTH, body.longest)
+        if not layout.extra < length <= body.longest:
+            raise InputError(
+                f"cannot cut texts at {length} tokens",
+                hint=f"this model takes {layout.extra + 1} to {body.longest} tokens",
+            )
+        how = pooling or pooling_of(loaded.folder, note)
+        return cls(body, loaded.tokens, layout, length, how, threads)
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        return int(self.body.words.shape[1])
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row of length one a text."""
+        return self.encode_counting(texts)[0]
+
+    def encode_counting(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """The vectors of these texts, and how many tokens of each were cut."""
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        cut = np.zeros(len(texts), np.int32)
+        for start in range(0, len(texts), CHUNK):
+            part = slice(start, start + CHUNK)
+            vectors[part], cut[part] = self._encode_chunk(texts[part])
+        return vectors, cut
+
+    def score(self, pairs: Pairs) -> Scores:
+        """The cosine of every pair, and how many tokens of it were cut.
+
+        A query is encoded once, and so is a text: pairs are taken in the order of their texts.
+        """
+        values, cut = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
+        order = np.argsort(pairs.index[:, 1], kind="stable")
+        asked, query = np.unique(pairs.index[order, 0], return_inverse=True)
+        queries, query_cut = self.encode_counting([pairs.queries[n] for n in asked.tolist()])
+        for part, piece in chunks(Pairs(pairs.queries, pairs.texts, pairs.index[order])):
+            texts, text_cut = self.encode_counting(piece.texts)
+            text = piece.index[:, 1]
+            values[order[part]] = np.einsum("nd,nd->n", queries[query[part]], texts[text])
+            cut[order[part]] = query_cut[query[part]] + text_cut[text]
+        return Scores(values, cut)
+
+    def _encode_chunk(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
+        room = self.max_length - self.layout.extra
+        encoded = self.tokens.encode(texts, room)
+        whole = np.array([each.length for each in encoded], np.int64)
+        kept = np.minimum(whole, room)
+
+        def forward(batch: Numbers) -> Rows:
+            return self._vectors([self._framed(encoded[number]) for number in batch.tolist()])
+
+        rows = in_batches(
+            forward,
+            kept + self.layout.extra,
+            width=self.dimensions,
+            budget=self.budget,
+            threads=self.threads,
+        )
+        return rows, (whole - kept).astype(np.int32)
+
+    def _framed(self, text: Encoded) -> NDArray[np.int32]:
+        before, after = self.layout.before, self.layout.after
+        return np.concatenate([np.asarray(part, np.int32) for part in (before, text.ids, after)])
+
+    def _vectors(self, sequences: Sequence[NDArray[np.int32]]) -> Rows:
+        torch = require("torch")
+        segments = [np.zeros(len(sequence), np.int32) for sequence in sequences]
+        if self.pooling == "cls":
+            pooled = self.body.first_tokens(sequences, segments)
+        else:
+            pooled = _means(self.body.all_tokens(sequences, segments), sequences)
+        rows: Rows = torch.nn.functional.normalize(pooled).numpy()
+        return rows
+
+
+def _means(states: Tensor, sequences: Sequence[NDArray[np.int32]]) -> Tensor:
+    torch = require("torch")
+    parts = states.split([len(sequence) for sequence in sequences])
+    return torch.stack([part.mean(0) for part in parts])
+
+
+def length_of(folder: Path, note: ModelNote | None) -> int | None:
+    """At how many tokens a folder says texts are cut, if it says."""
+    if note:
+        return note.max_length
+    length = _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    return int(length) if length else None
+
+
+def pooling_of(folder: Path, note: ModelNote | None) -> Pooling:
+    """How a folder says token vectors are pooled."""
+    if note and note.pooling:
+        return note.pooling
+    config = _read(folder / "1_Pooling" / "config.json")
+    modes: tuple[tuple[str, Pooling], ...] = (
+        ("pooling_mode_mean_tokens", "mean"),
+        ("pooling_mode_cls_token", "cls"),
+    )
+    on = [name for name in config if name.startswith("pooling_mode_") and config[name] is True]
+    found = [how for name, how in modes if name in on]
+    named = config.get("pooling_mode")
+    if named in ("mean", "cls") and not on:
+        return "mean" if named == "mean" else "cls"
+    if len(on) != 1 or not found:
+        what = f"pools by {', '.join(on)}" if on else "does not say how token vectors are pooled"
+        raise InputError(f"{folder} {what}", hint='say pooling="mean" or pooling="cls"')
+    return found[0]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json_of(path) if path.is_file() else {}

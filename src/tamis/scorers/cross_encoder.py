@@ -1,0 +1,170 @@
+"""A cross-encoder reads query and text together and says how well they go with each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError, require
+from tamis.scorers._bert import Bert, build
+from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, in_batches
+from tamis.scorers.note import note_if_any
+from tamis.scorers.tokens import Encoded, Layout, Tokens, share
+from tamis.scorers.weights import Loaded, Tensor, load, take
+from tamis.types import Pairs, Scores
+from tamis.types.pipeline import Scale
+
+LENGTH = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """From the first token's vector to the outputs: a dense layer, tanh, another dense layer."""
+
+    dense: tuple[Tensor, Tensor]
+    out: tuple[Tensor, Tensor]
+
+    def __call__(self, states: Tensor) -> Tensor:
+        torch = require("torch")
+        inner = torch.tanh(torch.nn.functional.linear(states, *self.dense))
+        return torch.nn.functional.linear(inner, *self.out)
+
+    @property
+    def outputs(self) -> int:
+        """How many values it gives."""
+        return len(self.out[0])
+
+
+@dataclass(frozen=True, eq=False)
+class CrossEncoder:
+    """A BERT- or RoBERTa-like model with one output (taken as it is) or two (the probability of
+    the second class).
+    """
+
+    body: Bert
+    head: Head
+    tokens: Tokens
+    layout: Layout
+    max_length: int
+    scale: Scale
+    threads: int | None = None
+    budget: int = BUDGET
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        max_length: int | None = None,
+        scale: Scale | None = None,
+        threads: int | None = None,
+    ) -> CrossEncoder:
+        """The cross-encoder in a folder: any Hugging Face folder for sequence classification.
+
+        What is not given is read from `tamis.json`; without one, pairs are cut at 512 tokens, one
+        output is a logit and two are a probability.
+        """
+        loaded = load(Path(folder))
+        note = note_if_any(loaded.folder)
+        if note and note.scorer != "cross-encoder":
+            raise InputError(
+                f"{folder} is a {note.scorer}, not a cross-encoder",
+                hint="open it with tamis.models.open_scorer",
+            )
+        body, head = build(loaded), _head(loaded)
+        layout = loaded.tokens.pair_layout()
+        length = max_length or (note.max_length if note else min(LENGTH, body.longest))
+        _check_length(length, body.longest, layout.extra)
+        wanted = scale or (note.scale if note else None)
+        return cls(body, head, loaded.tokens, layout, length, _scale(head, wanted), threads)
+
+    def score(self, pairs: Pairs) -> Scores:
+        """One value a pair, and how many tokens of it were cut."""
+        values, cut = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
+        for part, piece in chunks(pairs):
+            values[part], cut[part] = self._score_chunk(piece)
+        return Scores(values, cut)
+
+    def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        extra = self.layout.extra
+        room = self.max_length - extra
+        queries = self.tokens.encode(pairs.queries, room)
+        texts = self.tokens.encode(pairs.texts, room)
+        index: list[tuple[int, int]] = pairs.index.tolist()
+        kept = [share(queries[q].length, texts[t].length, room) for q, t in index]
+        whole = np.array([queries[q].length + texts[t].length for q, t in index], np.int64)
+        lengths = np.array([of_query + of_text for of_query, of_text in kept], np.int64)
+
+        def forward(batch: Numbers) -> Rows:
+            made = [
+                self._joined(queries[index[n][0]], texts[index[n][1]], *kept[n])
+                for n in batch.tolist()
+            ]
+            ids, segments = zip(*made, strict=True)
+            return self._values(self.head(self.body.first_tokens(ids, segments)))
+
+        rows = in_batches(forward, lengths + extra, budget=self.budget, threads=self.threads)
+        return rows[:, 0], (whole - lengths).astype(np.int32)
+
+    def _joined(
+        self, query: Encoded, text: Encoded, of_query: int, of_text: int
+    ) -> tuple[Any, Any]:
+        layout = self.layout
+        parts = (
+            layout.before,
+            query.ids[:of_query],
+            layout.between,
+            text.ids[:of_text],
+            layout.after,
+        )
+        ids = np.concatenate([np.asarray(part, np.int32) for part in parts])
+        return ids, np.repeat(np.array(layout.segments, np.int32), [len(part) for part in parts])
+
+    def _values(self, logits: Tensor) -> Rows:
+        if logits.shape[1] == 2:
+            logits = logits.softmax(1)[:, 1:]
+        elif self.scale == "probability":
+            logits = logits.sigmoid()
+        values: Rows = logits.numpy()
+        return values
+
+
+def _check_length(length: int, longest: int, extra: int) -> None:
+    if not extra + 2 <= length <= longest:
+        raise InputError(
+            f"cannot cut pairs at {length} tokens",
+            hint=f"this model takes {extra + 2} to {longest} tokens",
+        )
+
+
+def _head(loaded: Loaded) -> Head:
+    def both(name: str) -> tuple[Tensor, Tensor]:
+        return (
+            take(loaded.weights, f"{name}.weight", loaded.folder),
+            take(loaded.weights, f"{name}.bias", loaded.folder),
+        )
+
+    if loaded.config["model_type"] == "bert":
+        head = Head(both("bert.pooler.dense"), both("classifier"))
+    else:
+        head = Head(both("classifier.dense"), both("classifier.out_proj"))
+    if head.outputs > 2:
+        raise InputError(
+            f"{loaded.folder} has {head.outputs} outputs; a re-ranker has one or two",
+            hint="train it with one output",
+        )
+    return head
+
+
+def _scale(head: Head, wanted: Scale | None) -> Scale:
+    usual: Scale = "logit" if head.outputs == 1 else "probability"
+    if wanted == "cosine" or (head.outputs == 2 and wanted not in (None, "probability")):
+        raise InputError(
+            f"{head.outputs} outputs of a cross-encoder cannot be a {wanted}",
+            hint=f"say {usual}",
+        )
+    return wanted or usual

@@ -1,0 +1,78 @@
+"""The note of a model folder: what kind of scorer its weights are and how to use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from tamis.errors import DamagedError
+from tamis.manifest import expect, read_manifest, write_manifest
+from tamis.types.pipeline import Scale
+
+LAYOUT = 1
+Kind = Literal["cross-encoder", "bi-encoder", "target-words"]
+KINDS: tuple[Kind, ...] = ("cross-encoder", "bi-encoder", "target-words")
+Pooling = Literal["mean", "cls"]
+
+
+@dataclass(frozen=True)
+class Base:
+    """The model that training started from."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ModelNote:
+    """What `tamis.json` says of a model. `facts` holds whatever else was written there: label
+    sources with counts, seed, hash of the data, versions, measured quality.
+    """
+
+    scorer: Kind
+    max_length: int
+    scale: Scale
+    outputs: int = 1
+    pooling: Pooling | None = None
+    template: str | None = None
+    words: tuple[str, str] | None = None
+    word_ids: tuple[int, int] | None = None
+    score: str | None = None
+    family: str | None = None
+    base: Base | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_note(folder: Path) -> ModelNote:
+    """The note of a model folder."""
+    note = expect(folder, "model", LAYOUT)
+    missing = [name for name in ("scorer", "max_length", "scale") if name not in note]
+    if missing or note["scorer"] not in KINDS:
+        what = f"no {missing[0]}" if missing else f"a scorer of kind {note['scorer']!r}"
+        raise DamagedError(f"{folder}/tamis.json names {what}", hint="adopt the model again")
+    known = {each.name for each in fields(ModelNote)} - {"facts"}
+    values = {name: _value(name, note[name]) for name in known if name in note}
+    rest = {name: value for name, value in note.items() if name not in known}
+    return ModelNote(**values, facts=rest)
+
+
+def note_if_any(folder: Path) -> ModelNote | None:
+    """The note of a model folder, or None for a plain Hugging Face folder."""
+    return None if read_manifest(folder) is None else read_note(folder)
+
+
+def write_note(folder: Path, note: ModelNote) -> None:
+    """Write `tamis.json` into a model folder."""
+    values = {name: value for name, value in asdict(note).items() if value is not None}
+    facts = values.pop("facts")
+    fixed = ("kind", "layout", "tamis")
+    rest = {name: value for name, value in facts.items() if name not in fixed}
+    write_manifest(folder, "model", LAYOUT, **values, **rest)
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "base" and isinstance(value, dict):
+        return Base(**value)
+    return tuple(value) if isinstance(value, list) else value

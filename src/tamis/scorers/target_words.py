@@ -1,0 +1,254 @@
+"""Relevance as a language model's choice between two words, from one step of writing.
+
+T5 runs without padding in tamis's own code; other sequence-to-sequence, causal and masked models
+run in transformers, in batches of one length.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError, require
+from tamis.scorers import _t5
+from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, groups, in_batches
+from tamis.scorers.note import note_if_any
+from tamis.scorers.template import Template
+from tamis.scorers.tokens import TokenIds, Tokens
+from tamis.scorers.weights import Loaded, Tensor, load
+from tamis.scorers.words import word_ids
+from tamis.types import Pairs, Scores
+from tamis.types.pipeline import Scale
+
+TEMPLATE = "Query: {query} Document: {document} Relevant:"
+LENGTH = 512
+LONGEST_T5 = 4096
+"""T5 knows distances, not positions, so this bounds only the table of distances."""
+Score = Literal["words", "logit", "vocabulary"]
+Family = Literal["sequence-to-sequence", "causal", "masked"]
+SCORES: tuple[Score, ...] = ("words", "logit", "vocabulary")
+FAMILIES: tuple[Family, ...] = ("sequence-to-sequence", "causal", "masked")
+
+
+class Writer(Protocol):
+    """A language model that can say what it would write next."""
+
+    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Tensor:
+        """The logits of the next token after each sequence: of these ids, or of all."""
+
+
+@dataclass(frozen=True, eq=False)
+class TargetWords:
+    """A language model as a scorer: how much rather it writes one word than another.
+
+    `score="words"` is the method: the softmax over the two words' logits. `"logit"` (the first
+    word's logit) and `"vocabulary"` (its softmax over all tokens) are there to compare with.
+    """
+
+    writer: Writer
+    tokens: Tokens
+    template: Template
+    ids: tuple[int, int]
+    max_length: int
+    family: Family
+    how: Score = "words"
+    threads: int | None = None
+    budget: int = BUDGET
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        words: Sequence[str | int] | None = None,
+        *,
+        score: Score | None = None,
+        template: str | None = None,
+        max_length: int | None = None,
+        family: Family | None = None,
+        threads: int | None = None,
+    ) -> TargetWords:
+        """The language model in a folder with two words: relevant, not relevant.
+
+        What is not given is read from `tamis.json`. The family is read from config.json.
+        """
+        path = Path(folder)
+        note = note_if_any(path)
+        if note and note.scorer != "target-words":
+            raise InputError(
+                f"{folder} is a {note.scorer}, not a language model with target words",
+                hint="open it with tamis.models.open_scorer",
+            )
+        asked = words or (note.word_ids if note else None)
+        if not asked:
+            raise InputError(
+                f"{folder} names no target words", hint='give two, for example "true" and "false"'
+            )
+        loaded = load(path)
+        kind = family_of(loaded, family or (note.family if note else None))
+        length = length_of(loaded, max_length or (note.max_length if note else None))
+        text = template or (note.template if note else None) or TEMPLATE
+        return cls(
+            writer_of(loaded, kind, length),
+            loaded.tokens,
+            Template(with_mask(text, loaded) if kind == "masked" else text),
+            word_ids(loaded.tokens, asked),
+            length,
+            kind,
+            _score(score or (note.score if note else None) or "words"),
+            threads,
+        )
+
+    @property
+    def scale(self) -> Scale:
+        """A probability, unless the bare logit was asked for."""
+        return "logit" if self.how == "logit" else "probability"
+
+    def score(self, pairs: Pairs) -> Scores:
+        """One value a pair, and how many tokens of it were cut."""
+        values, cut = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
+        for part, piece in chunks(pairs):
+            values[part], cut[part] = self._score_chunk(piece)
+        return Scores(values, cut)
+
+    def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], list[int]]:
+        texts = [(pairs.queries[q], pairs.texts[t]) for q, t in pairs.index.tolist()]
+        sequences, cut = self.template.encode(self.tokens, texts, self.max_length)
+
+        def forward(batch: Numbers) -> Rows:
+            return self._values([sequences[number] for number in batch.tolist()])
+
+        lengths = [len(sequence) for sequence in sequences]
+        rows = in_batches(forward, lengths, budget=self.budget, threads=self.threads)
+        return rows[:, 0], cut
+
+    def _values(self, sequences: Sequence[TokenIds]) -> Rows:
+        first = self.ids[0]
+        if self.how == "vocabulary":
+            logits = self.writer.first_logits(sequences, None).softmax(1)[:, first]
+        elif self.how == "logit":
+            logits = self.writer.first_logits(sequences, [first])[:, 0]
+        else:
+            logits = self.writer.first_logits(sequences, self.ids).softmax(1)[:, 0]
+        values: Rows = logits.numpy()
+        return values
+
+
+def _score(how: str) -> Score:
+    for known in SCORES:
+        if how == known:
+            return known
+    raise InputError(f"there is no score {how!r}", hint=f"say {', '.join(SCORES)}")
+
+
+def family_of(loaded: Loaded, said: str | None = None) -> Family:
+    """What kind of language model this is said to be, or what its config describes."""
+    for known in FAMILIES:
+        if said == known:
+            return known
+    names = loaded.config.get("architectures") or [""]
+    if loaded.config.get("is_encoder_decoder") or names[0].endswith("ConditionalGeneration"):
+        return "sequence-to-sequence"
+    if names[0].endswith("ForMaskedLM"):
+        return "masked"
+    if names[0].endswith(("ForCausalLM", "LMHeadModel")):
+        return "causal"
+    raise InputError(
+        f"{loaded.folder} does not say what kind of language model it is ({names[0] or 'nothing'})",
+        hint=f"say the family: {', '.join(FAMILIES)}",
+    )
+
+
+def length_of(loaded: Loaded, wanted: int | None) -> int:
+    """At how many tokens texts are cut: what is wanted, if the model has that many positions."""
+    config = loaded.config
+    longest = config.get("n_positions") or config.get("max_position_embeddings") or LENGTH
+    if config["model_type"] in _t5.FAMILIES:
+        longest = LONGEST_T5
+    elif "roberta" in config["model_type"]:
+        longest -= 2
+    if wanted is not None and not 0 < wanted <= longest:
+        raise InputError(
+            f"cannot cut texts at {wanted} tokens", hint=f"this model takes {longest} at most"
+        )
+    return wanted or min(LENGTH, longest)
+
+
+def writer_of(loaded: Loaded, family: Family, length: int) -> Writer:
+    """The language model of a folder, ready to run."""
+    if loaded.config["model_type"] in _t5.FAMILIES and family == "sequence-to-sequence":
+        return _t5.build(loaded, length)
+    return FromTransformers.open(loaded, family)
+
+
+def with_mask(template: str, loaded: Loaded) -> str:
+    """The template with the mask at its end, where it has none."""
+    mask = mask_of(loaded)
+    return template if mask in template else f"{template} {mask}"
+
+
+def mask_of(loaded: Loaded) -> str:
+    """The mask token of a masked language model."""
+    known = [mask for mask in ("[MASK]", "<mask>") if loaded.tokens.backend.token_to_id(mask)]
+    if not known:
+        raise InputError(
+            f"the tokenizer of {loaded.folder} has no mask", hint="is it a masked language model?"
+        )
+    return known[0]
+
+
+@dataclass(frozen=True, eq=False)
+class FromTransformers:
+    """Any language model that transformers can load, in batches of one length."""
+
+    model: Any
+    family: Family
+    special: int
+
+    @classmethod
+    def open(cls, loaded: Loaded, family: Family) -> FromTransformers:
+        """The model of a folder; `special` is the mask or the token that starts the answer."""
+        transformers = require("transformers")
+        kinds = {
+            "sequence-to-sequence": transformers.AutoModelForSeq2SeqLM,
+            "causal": transformers.AutoModelForCausalLM,
+            "masked": transformers.AutoModelForMaskedLM,
+        }
+        model = kinds[family].from_pretrained(
+            loaded.folder, local_files_only=True, dtype=require("torch").float32
+        )
+        special = 0
+        if family == "masked":
+            special = loaded.tokens.backend.token_to_id(mask_of(loaded))
+        elif family == "sequence-to-sequence":
+            special = int(loaded.config["decoder_start_token_id"])
+        return cls(model.eval(), family, special)
+
+    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Tensor:
+        """See `Writer.first_logits`."""
+        torch = require("torch")
+        found, start = [], 0
+        for count, _ in groups([len(sequence) for sequence in sequences]):
+            block = np.stack(sequences[start : start + count]).astype(np.int64)
+            found.append(self._logits(torch.from_numpy(block)))
+            start += count
+        logits = torch.cat(found)
+        return logits if ids is None else logits[:, list(ids)]
+
+    def _logits(self, block: Tensor) -> Tensor:
+        torch = require("torch")
+        whole = torch.ones_like(block)
+        if self.family == "sequence-to-sequence":
+            start = torch.full((len(block), 1), self.special)
+            return self.model(block, attention_mask=whole, decoder_input_ids=start).logits[:, 0]
+        if self.family == "masked":
+            place = block.shape[1] - 1 - (block == self.special).flip(1).int().argmax(1)
+            return self.model(block, attention_mask=whole).logits[torch.arange(len(block)), place]
+        few = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+        kept = {"logits_to_keep": 1} if few else {}
+        return self.model(block, attention_mask=whole, **kept).logits[:, -1]

@@ -1,0 +1,155 @@
+"""A model folder's tokenizer: texts to token ids, two texts to one sequence, and what is cut.
+
+Only the document is cut. A query keeps at least half of the room there is, and is itself cut
+only where it is longer than that and the document needs the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError, require
+
+TokenIds = NDArray[np.int32]
+TEXTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The first token ids of a text, and how many tokens the whole text has."""
+
+    ids: TokenIds
+    length: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What stands before, between and after one or two texts, and the segment of each part."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+    segments: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+
+    @property
+    def extra(self) -> int:
+        """How many tokens are no text."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """The tokenizer of a model folder, without its own cutting and padding."""
+
+    backend: Any
+    segmented: bool = True
+    """Whether the model is told which of two texts a token is from."""
+
+    @classmethod
+    def open(cls, folder: Path) -> Tokens:
+        """The tokenizer in a Hugging Face folder."""
+        path = folder / "tokenizer.json"
+        if path.is_file():
+            json_of(path)
+            backend = require("tokenizers").Tokenizer.from_file(str(path))
+        elif any((folder / name).is_file() for name in ("vocab.txt", "vocab.json", "spiece.model")):
+            auto = require("transformers").AutoTokenizer
+            backend = auto.from_pretrained(folder, local_files_only=True).backend_tokenizer
+        else:
+            raise InputError(
+                f"{folder} has no tokenizer: there is no tokenizer.json",
+                hint="save the tokenizer into the same folder as the weights",
+            )
+        backend.no_truncation()
+        backend.no_padding()
+        return cls(backend, _segmented(folder))
+
+    @property
+    def size(self) -> int:
+        """One more than the highest id it can give."""
+        return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    def encode(self, texts: Sequence[str], keep: int) -> list[Encoded]:
+        """The first `keep` ids of every text, without special tokens."""
+        found: list[Encoded] = []
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            some = [clean(text) for text in texts[start : start + TEXTS_AT_ONCE]]
+            for encoding in self.backend.encode_batch_fast(some, add_special_tokens=False):
+                ids = encoding.ids
+                found.append(Encoded(np.array(ids[:keep], np.int32), len(ids)))
+        return found
+
+    def pair_layout(self) -> Layout:
+        """How the tokenizer joins two texts."""
+        encoding = self.backend.encode("a", "a")
+        parts: list[list[int]] = [[], [], [], [], []]
+        segments = [0] * 5
+        for token, segment, place in _placed(encoding):
+            parts[place].append(token)
+            segments[place] = segment if self.segmented else 0
+        first, second, third, fourth, fifth = segments
+        return Layout(
+            tuple(parts[0]), tuple(parts[2]), tuple(parts[4]), (first, second, third, fourth, fifth)
+        )
+
+    def single_layout(self) -> Layout:
+        """What the tokenizer puts around one text."""
+        encoding = self.backend.encode("a")
+        inside = [number for number, of in enumerate(encoding.sequence_ids) if of == 0]
+        ids = encoding.ids
+        return Layout(tuple(ids[: inside[0]]), (), tuple(ids[inside[-1] + 1 :]))
+
+
+def json_of(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}", hint="copy the folder again") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds no JSON object", hint="copy the folder again")
+    return found
+
+
+def _segmented(folder: Path) -> bool:
+    """Whether a tokenizer gives segments: unless it names its outputs, all but the plain one do."""
+    path = folder / "tokenizer_config.json"
+    config = json_of(path) if path.is_file() else {}
+    plain = config.get("tokenizer_class") == "TokenizersBackend"
+    return "token_type_ids" in config.get("model_input_names", [] if plain else ["token_type_ids"])
+
+
+def clean(text: str) -> str:
+    """The text without halves of surrogate pairs, which are no characters."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def _placed(encoding: Any) -> list[tuple[int, int, int]]:
+    """Every token with its segment and its place: before, first, between, second, after."""
+    of = encoding.sequence_ids
+    first = [number for number, sequence in enumerate(of) if sequence == 0]
+    second = [number for number, sequence in enumerate(of) if sequence == 1]
+    places = []
+    for number, (token, segment) in enumerate(zip(encoding.ids, encoding.type_ids, strict=True)):
+        place = 1 + 2 * of[number] if of[number] is not None else 0
+        if of[number] is None:
+            place = 0 if number < first[0] else 2 if number < second[0] else 4
+        places.append((token, segment, place))
+    return places
+
+
+def share(query: int, document: int, room: int) -> tuple[int, int]:
+    """How many tokens of a query and of a document fit into so much room.
+
+    >>> share(10, 100, 60), share(90, 100, 60), share(90, 10, 60)
+    ((10, 50), (30, 30), (50, 10))
+    """
+    kept = min(query, max(room // 2, room - document))
+    return kept, min(document, room - kept)

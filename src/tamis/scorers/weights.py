@@ -1,0 +1,119 @@
+"""Reading a Hugging Face folder: its config, its weights, and whether they fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tamis.errors import InputError, require
+from tamis.scorers.tokens import Tokens, json_of
+
+Tensor = Any
+Weights = dict[str, Tensor]
+PADDED = 1024
+"""How many rows an embedding may have beyond the tokenizer's ids."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """What a model folder holds: the config, the weights in float32, the tokenizer."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    weights: Weights
+    tokens: Tokens
+
+
+def load(folder: Path) -> Loaded:
+    """Everything in a model folder, checked."""
+    config = read_config(folder)
+    tokens = Tokens.open(folder)
+    weights = read_weights(folder)
+    check_vocabulary(folder, tokens, weights)
+    return Loaded(folder, config, weights, tokens)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a folder."""
+    path = folder / "config.json"
+    if not path.is_file():
+        what = "has no config.json" if folder.is_dir() else "is not a folder"
+        raise InputError(
+            f"{folder} {what}", hint="a model is a Hugging Face folder: config, tokenizer, weights"
+        )
+    config = json_of(path)
+    if "model_type" not in config:
+        raise InputError(f"{path} names no model_type", hint="is it a transformers config?")
+    return config
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files the weights lie in."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(json_of(index)["weight_map"].values()))
+        files = [folder / name for name in names]
+    else:
+        files = [folder / "model.safetensors"]
+        old = folder / "pytorch_model.bin"
+        if not files[0].is_file() and old.is_file():
+            files = [old]
+    for file in files:
+        if not file.is_file():
+            raise InputError(
+                f"{folder} has no weights: there is no {file.name}",
+                hint="save the model with save_pretrained, which writes model.safetensors",
+            )
+    return files
+
+
+def read_weights(folder: Path) -> Weights:
+    """The weights of a folder by name, as float32, all finite."""
+    torch = require("torch")
+    weights: Weights = {}
+    for file in weight_files(folder):
+        for name, tensor in _read(file).items():
+            weights[name] = tensor.float() if tensor.is_floating_point() else tensor
+            if not bool(torch.isfinite(weights[name]).all()):
+                raise InputError(
+                    f"{file}: {name} has values that are not numbers (NaN or infinite)",
+                    hint="the training failed or the file is damaged: take an earlier copy",
+                )
+    return weights
+
+
+def _read(file: Path) -> Weights:
+    if file.suffix == ".bin":
+        found: Weights = require("torch").load(file, map_location="cpu", weights_only=True)
+        return found
+    error = require("safetensors").SafetensorError
+    try:
+        found = require("safetensors.torch").load_file(file)
+    except error as problem:
+        raise InputError(
+            f"{file} cannot be read: {problem}", hint="the file is damaged: copy it again"
+        ) from None
+    return found
+
+
+def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
+    """Refuse a tokenizer that was not made for these weights."""
+    names = ("word_embeddings.weight", "shared.weight", "embed_tokens.weight", "wte.weight")
+    rows = [len(weights[name]) for name in weights if name.endswith(names)]
+    if rows and not tokens.size <= rows[0] <= tokens.size + PADDED:
+        raise InputError(
+            f"{folder}: the tokenizer has {tokens.size} ids, the weights have {rows[0]} embeddings",
+            hint="tokenizer and weights are of different models: copy both from the same place",
+        )
+
+
+def take(weights: Weights, name: str, folder: Path) -> Tensor:
+    """One weight by name, or an error that says which is missing."""
+    if name not in weights:
+        raise InputError(
+            f"{folder}: the weights have no {name}",
+            hint="is this the kind of model you think it is? config.json and weights disagree",
+        )
+    return weights[name]
