@@ -93,6 +93,7 @@ def index(
     Example: tamis index docs.jsonl -o my-index
     """
     from tamis.collection._records import Columns
+    from tamis.collection.notes import counted
     from tamis.collection.opening import open_collection
     from tamis.search import Index
 
@@ -123,10 +124,11 @@ def index(
             made.merge(bytes_)
     _compile_kernels(made)
     if opened is not None and opened.faults.count:
-        say(f"warning: {opened.faults.count:,} bad lines skipped, first: {opened.faults.first[0]}")
+        bad = counted(opened.faults.count, "bad line")
+        say(f"warning: {bad} skipped, first: {opened.faults.first[0]}")
     say(
-        f"{output}: {made.documents:,} documents, {made.total_terms:,} terms "
-        f"({made.distinct_terms:,} distinct), {len(made.snapshot.segments)} segment(s)"
+        f"{output}: {counted(made.documents, 'document')}, {counted(made.total_terms, 'term')} "
+        f"({made.distinct_terms:,} distinct), {counted(len(made.snapshot.segments), 'segment')}"
     )
 
 
