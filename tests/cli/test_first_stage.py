@@ -55,6 +55,18 @@ def test_search_many(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["search", "index", "queries.tsv", "-o", "run.trec", "--force", *options]) == 0
 
 
+def test_bad_queries_do_not_keep_the_others_from_being_answered(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ['{"id": "q1", "text": " "}', '{"id": "q2", "text": "\\ud800"}']
+    Path("mixed.jsonl").write_text("\n".join([*lines, '{"id": "q3", "text": "fish"}']) + "\n")
+    arguments = ["search", "index", "mixed.jsonl", "-o", "run.trec"]
+    assert run(arguments) == 0
+    assert "warning: 2 queries left out, first: mixed.jsonl:1" in capsys.readouterr().err
+    assert Path("run.trec").read_text().startswith("q3 Q0 d2 1 ")
+    assert run([*arguments, "--force", "--on-error", "raise"]) == 1
+
+
 def test_fields_of_queries(folder: Path) -> None:
     line = {"id": "q", "text": "nets", "description": "sieve"}
     Path("queries.jsonl").write_text(json.dumps(line))

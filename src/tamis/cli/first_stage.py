@@ -22,7 +22,7 @@ from tamis.cli.common import (
     show_json,
     writing_to,
 )
-from tamis.errors import InputError
+from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="A folder `tamis index` wrote.")]
 Top = Annotated[int | None, typer.Option("--top", min=1, help="How many documents a query.")]
-Threads = Annotated[int | None, typer.Option(help="Queries searched at once; all cores if unset.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Queries searched at once; all cores if unset.")
+]
 SearchField = Annotated[
     str | None, typer.Option(help="Search this field of the queries, such as description.")
 ]
@@ -178,6 +180,7 @@ def search(
         typer.Option(help="Make this field the query text in the run, for what comes after."),
     ] = None,
     threads: Threads = None,
+    on_error: OnError = "skip",
     json: Json = False,
     force: Force = False,
 ) -> None:
@@ -194,11 +197,17 @@ def search(
     if output is None:
         show_hits(opened, source, queries, top or 10, json)
         return
+    from tamis.collection.base import Faults
+    from tamis.collection.notes import counted
     from tamis.collection.opening import read_queries
     from tamis.collection.runs import write_run
 
+    faults = Faults(skip=on_error == "skip")
     with reading(queries) as path:
-        read = read_queries(queries if not path.exists() else path)
+        read = read_queries(queries if not path.exists() else path, faults=faults)
+    if faults.count:
+        bad = counted(faults.count, "query")
+        say(f"warning: {bad} left out, first: {faults.first[0]}")
     run = source.search(read.searching(search_field) if search_field else read, top or 1000)
     if pass_on:
         run = run.with_queries(read.searching(pass_on))
@@ -295,6 +304,8 @@ def tune(
     from tamis.search import Index, chosen_source
     from tamis.search.tune import tune as tune_index
 
+    if plot is not None:
+        _check_plot(plot, force)
     opened = Index.open(folder)
     start = chosen_source(opened, None, False, {}, None)
     asked = _read_queries(queries, search_field)
@@ -318,7 +329,9 @@ def tune(
     if plot is not None:
         _plot(done, plot, force)
     _judge(done)
-    if record:
+    if record and done.gain < 0:
+        say("not recorded, since it loses on held-out folds")
+    elif record:
         opened.record_tuned(done.record(), str(start.ranking.spec()["ranking"]))
         say(f"recorded in {folder}: `tamis search` uses it unless told otherwise")
 
@@ -367,12 +380,20 @@ def _judge(done: Tuning) -> None:
         say("warning: that is within noise; the defaults may do as well")
 
 
+def _check_plot(path: Path, force: bool) -> None:
+    """Refuse before the work what could not be drawn after it."""
+    if path.suffix != ".svg":
+        raise InputError(f"cannot draw {path.name}", hint="the picture is an .svg file")
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists already", hint="choose another name, or give --force")
+    if not path.parent.is_dir():
+        raise OutputError(f"there is no folder {path.parent}", hint="make it first")
+
+
 def _plot(done: Tuning, path: Path, force: bool) -> None:
     from tamis.durable import new_file
     from tamis.search.heatmap import heatmap
 
-    if path.suffix != ".svg":
-        raise InputError(f"cannot draw {path.name}", hint="the picture is an .svg file")
     rows, columns, means = done.surface()
     title = f"{done.measure}, mean over {done.values.shape[1]:,} judged queries"
     across = list(done.grid)[-1]
