@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tamis.collection import _columns
-from tamis.collection._columns import changes, grouped, read_numbers
+from tamis.collection._columns import grouped
+from tamis.collection._splitting import PADDING, read_number, same
 from tamis.collection.base import Faults
 from tamis.collection.runs import read_run, write_run
 from tamis.errors import InputError, LineError, OutputError
@@ -330,30 +331,57 @@ DECIMALS = st.from_regex(
 @example("0.000000000000000001")
 @example("1" + "0" * 22 + ".5")
 def test_numbers_are_read_as_python_reads_them(text: str) -> None:
-    block = _columns._split(f"q Q0 d 1 {text} t\n".encode(), _columns.RUN)
+    line = f"q Q0 d 1 {text} t\n".encode()
+    block = _columns._split(
+        bytearray(line.ljust(len(line) + PADDING)), len(line), _columns.RUN, _columns._Room()
+    )
     assert block.faults == []
     value = block.columns[5]
     assert value.tobytes() == np.array([float(text)]).tobytes(), text
 
 
 def test_the_kernel_reads_plain_numbers_itself() -> None:
-    text = b"12.5 -3 1e5 .5 7. + 9007199254740993"
-    starts = np.array([0, 5, 8, 12, 15, 18, 20])
-    ends = np.array([4, 7, 11, 14, 17, 19, 36])
-    values, unread = read_numbers(np.frombuffer(text, np.uint8), starts, ends)
-    assert unread.tolist() == [False, False, True, False, False, True, True]
-    assert values[~unread].tolist() == [12.5, -3.0, 0.5, 7.0]
+    expected = {"12.5": 12.5, "-3": -3.0, ".5": 0.5, "7.": 7.0, "+1.25": 1.25}
+    refused = ["1e5", "+", ".", "9007199254740993", "1.2.3", "0" * 19, "0." + "1" * 18]
+    for text in [*expected, *refused]:
+        buffer = np.frombuffer(text.encode(), np.uint8)
+        value, read = read_number(buffer, 0, len(text))
+        assert (value, read) == (expected.get(text, 0.0), text in expected), text
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.sampled_from(["a", "b", "ab", "bb", "é"]), min_size=1, max_size=12))
-def test_changes_and_groups(strings: list[str]) -> None:
-    encoded = [string.encode() for string in strings]
-    bounds = np.cumsum([0, *map(len, encoded)])
-    buffer = np.frombuffer(b"".join(encoded), np.uint8)
-    expected = [n for n, s in enumerate(strings) if n == 0 or s != strings[n - 1]]
-    assert changes(buffer, bounds[:-1], bounds[1:]).tolist() == expected
+@given(st.lists(st.sampled_from("ABC"), min_size=1, max_size=12))
+def test_groups(strings: list[str]) -> None:
     _, number = Ids.numbering(strings)
     order, offsets = grouped(number, 6)
     assert order.tolist() == sorted(range(len(strings)), key=lambda n: (number[n], n))
     assert np.diff(offsets).tolist() == np.bincount(number, minlength=6).tolist()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("ab", max_size=20), st.text("ab", max_size=20), st.booleans())
+def test_stretches_are_the_same_to_the_last_byte(one: str, other: str, alike: bool) -> None:
+    other = one if alike else other
+    text = f"{one} {other} ".encode()
+    buffer = np.frombuffer(text.ljust(len(text) + PADDING), np.uint8)
+    end = len(one) + 1 + len(other)
+    assert same(buffer, 0, len(one), len(one) + 1, end) == (one == other)
+
+
+CELLS = st.text("ab1.é\x00\x1f~", min_size=1, max_size=70)
+GAPS = st.sampled_from([" ", "\t", "  ", "\r", "\x0b "])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(CELLS, CELLS, st.floats(-9, 9), GAPS), min_size=1, max_size=9))
+def test_columns_are_what_python_splits(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, float, str]]
+) -> None:
+    expected: dict[str, dict[str, float]] = {}
+    lines = []
+    for number, (query, doc, score, gap) in enumerate(rows):
+        cells = [query, "Q0", f"{doc}{number}", "1", repr(score), "tag"]
+        lines.append(gap.join(cells))
+        expected.setdefault(query, {})[cells[2]] = float(np.float32(score))
+    path = write(tmp_path_factory.mktemp("run"), "\n".join(lines))
+    assert read_run(path).to_dict() == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,3 +86,11 @@ def test_bad_parameters_are_refused() -> None:
     for bad in ({"terms": 0}, {"documents": 0}, {"weight": 1.5}):
         with pytest.raises(InputError):
             RM3(**bad)
+
+
+def test_documents_that_score_nothing_add_nothing(tmp_path: Path) -> None:
+    documents = [Document(f"d{n}", "") for n in range(9)] + [Document("d9", "gg")]
+    index = Index.build(documents, tmp_path / "index")
+    found = index.ql().rm3()(queries("gg"))
+    assert found["q0000"].ids == ["d9"]
+    assert index.ql()(queries("gg")).score.tolist() == [0.0]

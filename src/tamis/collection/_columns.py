@@ -5,11 +5,12 @@ A file is read in blocks and each is split by kernels, two at a time, with no Py
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit
+from tamis.collection._splitting import PADDING, split_rows
 from tamis.collection.base import Faults
 from tamis.collection.lines import BOM, not_utf8, open_bytes
 from tamis.errors import InputError, LineError
 from tamis.types import Ids
-from tamis.types._strings import Bytes, Positions, gather_spans
+from tamis.types._strings import Positions, gather, gather_spans
 
 BLOCK = 1 << 22
-POWERS = np.array([10.0**n for n in range(23)])
-"""Powers of ten that a double holds exactly."""
 
 
 @dataclass(frozen=True)
@@ -121,92 +121,143 @@ class _Block:
     faults: list[Fault]
 
 
+class _Room(threading.local):
+    """Where a thread splits one block after another: what it writes there is copied when done."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.arrays: tuple[NDArray[Any], ...] = ()
+
+    def for_bytes(self, size: int, columns: int) -> tuple[NDArray[Any], ...]:
+        """Arrays as `split_rows` fills them, large enough for so many bytes."""
+        if size > self.size:
+            most = size // (2 * columns) + 1
+            self.size = size
+            self.arrays = (
+                np.empty(size + PADDING, np.uint8),
+                np.zeros(most + 1, np.int64),
+                np.empty(most),
+                np.empty(most, np.int32),
+                np.empty((3, most), np.int64),
+                np.empty((3, most), np.int64),
+                np.empty((2, size // 2 + 1), np.int64),
+            )
+        return self.arrays
+
+
 def _split_blocks(path: Path, layout: Layout) -> Iterator[_Block]:
     """The file's blocks in order, the next two being split while one is worked on."""
-    waiting: deque[Future[_Block]] = deque()
+    waiting: deque[tuple[Future[_Block], bytearray]] = deque()
+    free: list[bytearray] = []
+    room = _Room()
+
+    def done() -> _Block:
+        block, buffer = waiting.popleft()
+        found = block.result()
+        free.append(buffer)
+        return found
+
     with ThreadPoolExecutor(2) as pool:
-        for piece in _pieces(path):
-            waiting.append(pool.submit(_split, piece, layout))
+        for piece, size in _pieces(path, free):
+            waiting.append((pool.submit(_split, piece, size, layout, room), piece))
             if len(waiting) > 2:
-                yield waiting.popleft().result()
+                yield done()
         while waiting:
-            yield waiting.popleft().result()
+            yield done()
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
-    """Stretches of whole lines."""
-    rest = b""
+def _pieces(path: Path, free: list[bytearray]) -> Iterator[tuple[bytearray, int]]:
+    """Stretches of whole lines: a buffer, and how many of its bytes they are.
+
+    Buffers are taken from those that are free, so that memory is not asked for again and again.
+    """
     with open_bytes(path) as stream:
-        rest = stream.read(BLOCK).removeprefix(BOM)
-        while read := stream.read(BLOCK):
-            cut = rest.rfind(b"\n") + 1
+        rest = stream.read(len(BOM)).removeprefix(BOM)
+        while True:
+            room = max(BLOCK, 2 * len(rest))
+            buffer = free.pop() if free else bytearray()
+            if len(buffer) < room + PADDING:
+                buffer = bytearray(room + PADDING)
+            buffer[: len(rest)] = rest
+            read = stream.readinto(memoryview(buffer)[len(rest) : room])
+            size = len(rest) + read
+            if not read:
+                break
+            cut = buffer.rfind(b"\n", 0, size) + 1
+            rest = bytes(memoryview(buffer)[cut:size])
             if cut:
-                yield rest[:cut]
-            rest = rest[cut:] + read
+                yield buffer, cut
+            else:
+                free.append(buffer)
     if rest:
-        yield rest if rest.endswith(b"\n") else rest + b"\n"
+        buffer[size : size + 1] = b"\n"
+        yield buffer, size + (not rest.endswith(b"\n"))
 
 
-def _split(piece: bytes, layout: Layout) -> _Block:
-    piece, faults = _only_utf8(piece)
-    buffer = np.frombuffer(piece, np.uint8)
-    most = len(piece) // (2 * len(layout.names)) + 1
-    spans, bad = np.empty((7, most), np.int64), np.empty((2, len(piece) // 2 + 1), np.int64)
-    names, number = layout.names, layout.number
-    rows, wrong, lines = split_lines(buffer, len(names), layout.doc, number, spans, bad)
-    for line, found in bad[:, :wrong].T.tolist():
-        columns = "column" if found == 1 else "columns"
-        swapped = next((other.what for other in (RUN, QRELS) if len(other.names) == found), "")
-        hint = (
-            f"is it {swapped}? {layout.what} {layout.describe()}" if swapped else layout.describe()
-        )
-        faults.append((line, f"{found} {columns} instead of {len(names)}", hint))
-    spans = spans[:, :rows]
-    value, unread = read_numbers(buffer, spans[4], spans[5])
-    for row in np.flatnonzero(unread).tolist():
-        cell = piece[spans[4, row] : spans[5, row]].decode()
-        value[row] = _number(cell)
-        if np.isnan(value[row]):
-            problem = f"the {names[number]} is {cell!r}, not a number"
-            faults.append((int(spans[6, row]), problem, layout.describe()))
-    if np.isnan(value).any():
-        spans, value = spans[:, ~np.isnan(value)], value[~np.isnan(value)]
-    return _Block(_columns(buffer, spans, value), lines, faults)
+def _split(piece: bytearray, size: int, layout: Layout, room: _Room) -> _Block:
+    buffer, names = np.frombuffer(piece, np.uint8), layout.names
+    arrays = room.for_bytes(size, len(names))
+    docs, doc_offsets, values, line, stretches, odd, bad = arrays
+    call = partial(split_rows, buffer, size, len(names), layout.doc, layout.number, *arrays)
+    faults: list[Fault] = []
+    rows, many, odds, wrong, lines, ascii = call()
+    if not ascii and (faults := _blank_what_is_not_utf8(piece, size)):
+        rows, many, odds, wrong, lines, _ = call()
+    faults += [_miscounted(at, found, layout) for at, found in bad[:, :wrong].T.tolist()]
+    for row, start, end in odd[:, :odds].T.tolist():
+        cell = piece[start:end].decode()
+        values[row] = _number(cell)
+        if np.isnan(values[row]):
+            problem = f"the {names[layout.number]} is {cell!r}, not a number"
+            faults.append((int(line[row]), problem, layout.describe()))
+    first, starts, ends = stretches[:, :many]
+    columns = (
+        gather_spans(buffer, starts, ends),
+        _offsets(ends - starts),
+        np.diff(first, append=rows),
+        docs[: doc_offsets[rows]].copy(),
+        doc_offsets[: rows + 1].copy(),
+        values[:rows].copy(),
+        line[:rows].copy(),
+    )
+    return _Block(_without_gaps(columns) if odds else columns, lines, faults)
 
 
-def _columns(
-    buffer: Bytes, spans: NDArray[np.int64], value: NDArray[np.float64]
-) -> tuple[NDArray[Any], ...]:
-    """The columns of a block, cut loose from its bytes."""
-    first = changes(buffer, spans[0], spans[1])
+def _miscounted(line: int, found: int, layout: Layout) -> Fault:
+    columns = "column" if found == 1 else "columns"
+    swapped = next((other.what for other in (RUN, QRELS) if len(other.names) == found), "")
+    hint = f"is it {swapped}? {layout.what} {layout.describe()}" if swapped else layout.describe()
+    return line, f"{found} {columns} instead of {len(layout.names)}", hint
+
+
+def _without_gaps(columns: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
+    """The columns without the rows that have no number, and without queries left with none."""
+    queries, query_offsets, sizes, docs, doc_offsets, values, line = columns
+    there = np.flatnonzero(~np.isnan(values))
+    stretch = np.repeat(np.arange(len(sizes)), sizes)[there]
+    left = np.bincount(stretch, minlength=len(sizes))
     return (
-        gather_spans(buffer, spans[0][first], spans[1][first]),
-        _offsets((spans[1] - spans[0])[first]),
-        np.diff(np.append(first, len(value))),
-        gather_spans(buffer, spans[2], spans[3]),
-        _offsets(spans[3] - spans[2]),
-        value,
-        spans[6].astype(np.int32),
+        *gather(queries, query_offsets, np.flatnonzero(left)),
+        left[left > 0],
+        *gather(docs, doc_offsets, there),
+        values[there],
+        line[there],
     )
 
 
-def _only_utf8(piece: bytes) -> tuple[bytes, list[Fault]]:
-    """The piece with lines that are not UTF-8 made blank, and a fault for each of them."""
-    if piece.isascii():
-        return piece, []
-    try:
-        piece.decode()
-    except UnicodeDecodeError:
-        lines, faults = piece.split(b"\n"), []
-        for number, line in enumerate(lines, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                found = not_utf8(Path(), number, error)
-                faults.append((number, found.problem, found.hint))
-                lines[number - 1] = b""
-        return b"\n".join(lines), faults
-    return piece, []
+def _blank_what_is_not_utf8(piece: bytearray, size: int) -> list[Fault]:
+    """Make lines blank that are not UTF-8; a fault for each of them."""
+    faults: list[Fault] = []
+    start = 0
+    for number, line in enumerate(bytes(memoryview(piece)[: size - 1]).split(b"\n"), 1):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            found = not_utf8(Path(), number, error)
+            faults.append((number, found.problem, found.hint))
+            piece[start : start + len(line)] = b" " * len(line)
+        start += len(line) + 1
+    return faults
 
 
 def _number(cell: str) -> float:
@@ -214,110 +265,6 @@ def _number(cell: str) -> float:
         return float(cell)
     except ValueError:
         return float("nan")
-
-
-@jit
-def blanks(buffer: Bytes) -> NDArray[np.int32]:
-    """Where control characters and blanks lie; written so that no branch has to be guessed."""
-    found = np.empty(len(buffer) + 1, np.int32)
-    count = 0
-    for at in range(len(buffer)):
-        found[count] = at
-        count += buffer[at] <= 32
-    return found[:count]
-
-
-@jit
-def split_lines(
-    buffer: Bytes,
-    columns: int,
-    doc: int,
-    number: int,
-    spans: NDArray[np.int64],
-    bad: NDArray[np.int64],
-) -> Any:
-    """Fill `spans` with where query, document and number of each line start and end, and the line.
-
-    The buffer ends with a line break. Blank lines have no row. A line with another number of
-    columns goes to `bad`: its number, and how many columns it has. Returns how many rows, bad lines
-    and lines there are.
-    """
-    row, wrong, line, column, start = 0, 0, 0, 0, 0
-    for at in blanks(buffer):
-        byte = buffer[at]
-        if not (byte == 32 or 9 <= byte <= 13):
-            continue
-        if at > start:
-            if column == 0:
-                spans[0, row], spans[1, row] = start, at
-            elif column == doc:
-                spans[2, row], spans[3, row] = start, at
-            elif column == number:
-                spans[4, row], spans[5, row] = start, at
-            column += 1
-        start = at + 1
-        if byte == 10:
-            line += 1
-            if column == columns:
-                spans[6, row] = line
-                row += 1
-            elif column > 0:
-                bad[0, wrong], bad[1, wrong] = line, column
-                wrong += 1
-            column = 0
-    return row, wrong, line
-
-
-@jit
-def read_numbers(buffer: Bytes, starts: Positions, ends: Positions) -> Any:
-    """Decimal numbers as doubles, and which of them could not be read exactly here."""
-    values = np.zeros(len(starts), np.float64)
-    unread = np.zeros(len(starts), np.bool_)
-    for n in range(len(starts)):
-        at, end = starts[n], ends[n]
-        negative = buffer[at] == 45
-        if negative or buffer[at] == 43:
-            at += 1
-        mantissa, digits, scale = np.int64(0), 0, 0
-        point = False
-        while at < end:
-            byte = np.int64(buffer[at])
-            if 48 <= byte <= 57:
-                digits += 1
-                if digits <= 18:
-                    mantissa = mantissa * 10 + (byte - 48)
-                if point:
-                    scale += 1
-            elif byte == 46 and not point:
-                point = True
-            else:
-                break
-            at += 1
-        if at < end or digits == 0 or digits > 18 or mantissa > 1 << 53 or scale > 22:
-            unread[n] = True
-        else:
-            value = np.float64(mantissa) / POWERS[scale]
-            values[n] = -value if negative else value
-    return values, unread
-
-
-@jit
-def changes(buffer: Bytes, starts: Positions, ends: Positions) -> Positions:
-    """The rows whose string differs from that of the row before."""
-    found = np.empty(len(starts), np.int64)
-    count = 0
-    for n in range(len(starts)):
-        length = ends[n] - starts[n]
-        same = n > 0 and length == ends[n - 1] - starts[n - 1]
-        if same:
-            for i in range(length):
-                if buffer[starts[n] + i] != buffer[starts[n - 1] + i]:
-                    same = False
-                    break
-        if not same:
-            found[count] = n
-            count += 1
-    return found[:count]
 
 
 @jit

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 import zstandard
 
@@ -116,7 +116,7 @@ def packing(path: Path) -> str | None:
     return "zstd" if start == ZSTD or is_skippable_frame else None
 
 
-def open_bytes(path: Path) -> BinaryIO:
+def open_bytes(path: Path) -> io.BufferedReader:
     """The bytes of a file, unpacked where it is gzip or zstd inside, whatever its name."""
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a file", hint="name a file in it")
@@ -124,7 +124,7 @@ def open_bytes(path: Path) -> BinaryIO:
         raise InputError(f"there is no file {path}", hint="is the path right?")
     packed = packing(path)
     if packed is None:
-        return path.open("rb", buffering=_BUFFER)
+        return io.BufferedReader(path.open("rb", buffering=0), _BUFFER)
     return io.BufferedReader(_Unpacking(path.open("rb"), path, packed), _BUFFER)
 
 

@@ -156,10 +156,11 @@ def relevance_models(
         total = 0.0
         for i in range(count):
             total += np.float64(weights[i])
-        for i in range(count):
-            found_terms[query, i] = terms[i]
-            found_weights[query, i] = np.float32(np.float64(weights[i]) / total)
-        counts[query] = count if total > 0 else 0
+        if total > 0:  # documents may all score nothing, under query likelihood
+            counts[query] = count
+            for i in range(count):
+                found_terms[query, i] = terms[i]
+                found_weights[query, i] = np.float32(np.float64(weights[i]) / total)
     return found_terms, found_weights, counts
 
 
