@@ -21,14 +21,14 @@ SMALL_GROUP = 64
 @jit
 def compare(a: Bytes, a_start: int, a_end: int, b: Bytes, b_start: int, b_end: int) -> int:
     """Negative, zero or positive as the first stretch of bytes sorts before, with or after."""
-    length, i = min(a_end - a_start, b_end - b_start), 0
+    length, same = min(a_end - a_start, b_end - b_start), 0
     if a_start + 8 <= len(a) and b_start + 8 <= len(b):
         one = swapped(first_bytes(load_word(a, a_start), a_end - a_start))
         other = swapped(first_bytes(load_word(b, b_start), b_end - b_start))
         if one != other:
             return -1 if one < other else 1
-        i = 8
-    for i in range(i, length):
+        same = 8
+    for i in range(same, length):
         difference = np.int64(a[a_start + i]) - np.int64(b[b_start + i])
         if difference != 0:
             return int(difference)
