@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis._jit import jit
+from tamis._jit import jit, jit_with
 from tamis.search.counting import WINDOW, Ints, Longs
 from tamis.search.segments import Postings
 from tamis.search.select import BUCKETS, Keys, Number
@@ -61,7 +61,7 @@ class Workspace(NamedTuple):
     """How many of the keys are keys; those after them are sums above places still."""
 
 
-@jit
+@jit_with(error_model="numpy")
 def fill_table(
     weight: np.float32,
     prior: Number,

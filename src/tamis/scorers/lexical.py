@@ -1,0 +1,159 @@
+"""Lexical: the score that an index's ranking, such as BM25, gives any text. It needs no model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis._jit import jit
+from tamis.scorers.bags import (
+    MOST_WORDS,
+    Bags,
+    Block,
+    Ints,
+    Longs,
+    asked_queries,
+    read_bags,
+    text_blocks,
+)
+from tamis.search.index import Index
+from tamis.search.lengths import length_byte
+from tamis.search.rankings import BM25, Doubles, Floats, Ranking
+from tamis.search.searching import UNITS, sums_of
+from tamis.search.tables import PairScores
+from tamis.types import Pairs, Scores
+from tamis.types.pipeline import Scale
+
+Number = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Lexical:
+    """Scores texts as an index would if they were documents, under its collection's statistics.
+
+    A text of the collection gets the very score that a search gives it; any other text will do.
+
+    >>> from tempfile import mkdtemp
+    >>> from tamis.types import Document, score_texts
+    >>> index = Index.build([Document("d1", "sieves"), Document("d2", "a drum")], mkdtemp() + "/i")
+    >>> score_texts(Lexical(index), "sieve", ["sieves", "a drum sieve", "nets"]).round(3)
+    array([0.365, 0.307, 0.   ], dtype=float32)
+    """
+
+    index: Index
+    ranking: Ranking = field(default_factory=BM25)
+    scale: Scale = "regression"
+
+    def score(self, pairs: Pairs) -> Scores:
+        """The score of every pair; each text is read once, block by block."""
+        values = np.empty(len(pairs), np.float32)
+        queries, query = asked_queries(pairs)
+        bulk = self.index.analyzer.bulk()
+        asked = self._ask(read_bags(bulk, queries), bulk.terms)
+        for block in text_blocks(pairs, query):
+            if len(bulk.terms) > MOST_WORDS:
+                bulk = self.index.analyzer.bulk()
+                read_bags(bulk, queries)
+            values[block.rows] = self._score_block(asked, read_bags(bulk, block.texts), block)
+        return Scores(values, np.zeros(len(pairs), np.int32))
+
+    def _ask(self, queries: Bags, terms: list[str]) -> Asked:
+        """What is known of the queries' terms; those that no document has are left out."""
+        snapshot = self.index.snapshot
+        numbers = np.array(snapshot.lexicon.numbers(terms), np.int32)
+        known = queries.where(numbers[queries.words] >= 0)
+        found, lexicon = numbers[known.words], snapshot.lexicon
+        scores = self.ranking.term_scores(
+            known.counts.astype(np.float32),
+            lexicon.documents_of[found],
+            lexicon.occurrences[found],
+            snapshot.statistics,
+        )
+        highest = np.maximum(sums_of(known.offsets, scores.bounds), 1e-25)
+        scales = np.exp2(np.floor(np.log2(UNITS / highest)))
+        return Asked(len(terms), known, scores.weights, scores.priors, scales)
+
+    def _score_block(self, asked: Asked, texts: Bags, block: Block) -> Floats:
+        lengths = sums_of(texts.offsets, texts.counts.astype(np.float64)).astype(np.int64)
+        hits = texts.where(texts.words < asked.terms)
+        coded = np.repeat(length_bytes(lengths), hits.sizes())
+        pairs = self.ranking.pair_scores(hits.counts, coded, self.index.snapshot.statistics)
+        values = np.empty(len(block.index), np.float32)
+        queries, entry = asked.bags, np.full(asked.terms, -1, np.int64)
+        score_pairs(
+            queries.words, queries.offsets, asked.weights, asked.priors, asked.scales,
+            hits.words, hits.offsets, pairs, block.index, entry, values,
+        )  # fmt: skip
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Queries as the kernel reads them; their terms have the numbers below `terms`."""
+
+    terms: int
+    bags: Bags
+    weights: Floats
+    priors: Doubles
+    scales: Doubles
+    """Of each query: how many units a score of one has, as in a search."""
+
+
+@jit
+def length_bytes(lengths: Longs) -> Ints:
+    """The byte of each length."""
+    coded = np.empty(len(lengths), np.int32)
+    for n in range(len(lengths)):
+        coded[n] = length_byte(lengths[n])
+    return coded
+
+
+@jit
+def units_of(pairs: PairScores, hit: Number, weight: Number, prior: Number, scale: Number) -> Any:
+    """What one term brings one text, in units: an entry of the table that a search makes."""
+    if pairs.likelihood:
+        frequency = pairs.frequencies[pairs.frequency_of[hit]]
+        score = np.float64(weight) * (np.log(1.0 + frequency / prior) + pairs.length_part[hit])
+        return max(np.int64(np.float64(np.float32(max(score, 0.0))) * scale + 0.5), 1)
+    return max(np.int64((weight - weight / pairs.saturation[hit]) * np.float32(scale)), 1)
+
+
+@jit
+def score_pairs(
+    asked: Ints,
+    asked_offsets: Longs,
+    weights: Floats,
+    priors: Doubles,
+    scales: Doubles,
+    terms: Ints,
+    offsets: Longs,
+    pairs: PairScores,
+    index: Ints,
+    entry: Longs,
+    values: NDArray[np.float32],
+) -> None:
+    """The score of each pair of the index; pairs of one query are best handed in side by side.
+
+    `entry` holds for each term where it stands among the query's terms, or -1. A sum of as many
+    units as the query has terms is a score of zero, as in a search.
+    """
+    last = -1
+    for pair in range(len(index)):
+        query, text = index[pair, 0], index[pair, 1]
+        if query != last:
+            if last >= 0:
+                for i in range(asked_offsets[last], asked_offsets[last + 1]):
+                    entry[asked[i]] = -1
+            for i in range(asked_offsets[query], asked_offsets[query + 1]):
+                entry[asked[i]] = i
+            last = query
+        total, scale = np.int64(0), scales[query]
+        for hit in range(offsets[text], offsets[text + 1]):
+            i = entry[terms[hit]]
+            if i >= 0:
+                total += units_of(pairs, hit, weights[i], priors[i], scale)
+        most = asked_offsets[query + 1] - asked_offsets[query]
+        values[pair] = total * (1.0 / scale) if total > most else 0.0
