@@ -5,7 +5,7 @@ PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version
 
 .PHONY: demo test check bench docs clean
 
-demo: .venv/base.done  ## the main job on the built-in collection
+demo: .venv/demo.done  ## the main job on the built-in collection
 	$(BIN)/tamis demo
 
 test: check  ## all checks: format, lint, types, tests
@@ -29,13 +29,13 @@ clean:  ## forget the environment and all caches
 	$(PYTHON) -m venv .venv
 	touch $@
 
-.venv/base.done: .venv/made.done pyproject.toml
-	$(PIP) -e .
+.venv/demo.done: .venv/made.done pyproject.toml
+	$(PIP) -e '.[neural,models]'
 	touch $@
 
 .venv/dev.done: .venv/made.done pyproject.toml
 	$(PIP) -e '.[dev]'
-	touch $@ .venv/base.done
+	touch $@ .venv/demo.done
 
 .venv/bench.done: .venv/dev.done
 	$(PIP) -e '.[dev,bench]'

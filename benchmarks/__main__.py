@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("evaluation",)
+NAMES = ("evaluation", "scorers")
 
 for name in sys.argv[1:] or NAMES:
     importlib.import_module(f"benchmarks.{name}").main()

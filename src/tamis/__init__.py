@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tamis.collection.opening import open_collection, read_queries
     from tamis.collection.runs import read_run, write_run
     from tamis.evaluation import compare, evaluate
+    from tamis.pipeline.rerank import rerank
     from tamis.search import Index
     from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
 
@@ -27,6 +28,7 @@ _HOME = {
     "write_run": "tamis.collection.runs",
     "compare": "tamis.evaluation",
     "evaluate": "tamis.evaluation",
+    "rerank": "tamis.pipeline.rerank",
     "Index": "tamis.search",
     "Document": "tamis.types",
     "Ids": "tamis.types",
@@ -55,6 +57,7 @@ __all__ = [
     "read_qrels",
     "read_queries",
     "read_run",
+    "rerank",
     "write_qrels",
     "write_run",
 ]

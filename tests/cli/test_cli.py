@@ -249,13 +249,6 @@ def test_a_closed_pipe_is_no_error(files: Path) -> None:
     assert done.stderr == ""
 
 
-def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["demo"]) == 0
-    out = capsys.readouterr().out
-    assert "tamis:pydocs" in out
-    assert "nDCG@10" in out
-
-
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     import tamis
 

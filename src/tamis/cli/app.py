@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tamis import __version__
-from tamis.cli import collections, demo, evaluate, first_stage, fuse
+from tamis.cli import collections, demo, evaluate, export, first_stage, fuse, models, rerank
 from tamis.errors import TamisError
 
 app = typer.Typer(
@@ -24,12 +24,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-JOB, FIRST, RERANKING, KNOWING = "The job", "First stage", "Re-ranking", "Knowing"
+JOB, FIRST, RERANKING = "The job", "First stage", "Re-ranking"
+LEARNING, KNOWING = "Learning", "Knowing"
 app.command("demo", rich_help_panel=JOB)(demo.demo)
 app.command("index", rich_help_panel=FIRST)(first_stage.index)
 app.command("search", rich_help_panel=FIRST)(first_stage.search)
 app.command("tune", rich_help_panel=FIRST)(first_stage.tune)
+app.command("rerank", rich_help_panel=RERANKING)(rerank.rerank)
 app.command("fuse", rich_help_panel=RERANKING)(fuse.fuse)
+app.command("adopt", rich_help_panel=LEARNING)(models.adopt)
+app.command("export", rich_help_panel=LEARNING)(export.export)
 app.command("evaluate", rich_help_panel=KNOWING)(evaluate.evaluate)
 app.command("info", rich_help_panel=KNOWING)(collections.info)
 app.command("convert", rich_help_panel=KNOWING)(collections.convert)

@@ -35,7 +35,8 @@ Thing = Annotated[
     str,
     typer.Argument(
         metavar="ANYTHING",
-        help="A collection (file, folder, tamis:pydocs, ir_datasets:ID), a run, qrels or queries.",
+        help="A collection (file, folder, tamis:pydocs, ir_datasets:ID), a run, qrels, queries, "
+        "an index or a model folder.",
     ),
 ]
 
@@ -96,6 +97,10 @@ def _describe(asked: Request, verify: bool) -> Facts:
     from tamis.collection.runs import read_run
 
     path, faults = asked.target, Faults(skip=asked.skip)
+    if asked.format is None and path.is_dir() and (model := _described_model(path)):
+        if verify:
+            _verify(path, "model")
+        return describe.Facts(model)
     kind = "collection" if is_id(asked.source) else asked.format or look(path, asked.columns)
     if verify:
         _verify(path, kind)
@@ -111,6 +116,13 @@ def _describe(asked: Request, verify: bool) -> Facts:
         read = read_queries(path, asked.format, faults=faults)
         return describe.describe_queries(read).with_faults(faults)
     return describe.describe_collection(open_requested(asked))
+
+
+def _described_model(folder: Path) -> dict[str, str]:
+    """A model folder in words; nothing for another folder."""
+    from tamis.models.describing import describe_folder, is_model
+
+    return describe_folder(folder) if is_model(folder) else {}
 
 
 def _with_passages(facts: Facts, asked: Request, spec: str) -> Facts:

@@ -22,15 +22,24 @@ from tamis.cli.common import (
     show_json,
     writing_to,
 )
+from tamis.cli.dense import (
+    Dense,
+    DropDense,
+    Model,
+    Passages,
+    dense_source,
+    encode,
+    open_encoder,
+    search_saying,
+)
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from tamis.search import Index
-    from tamis.search.sources import IndexSource
     from tamis.search.tune import Tuning
-    from tamis.types import Queries
+    from tamis.types import Queries, Source
 
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="A folder `tamis index` wrote.")]
 Top = Annotated[int | None, typer.Option("--top", min=1, help="How many documents a query.")]
@@ -76,6 +85,9 @@ def index(
         str | None, typer.Option(metavar="FILE", help="Delete the ids in a file, one a line.")
     ] = None,
     merge: Annotated[bool, typer.Option("--merge", help="Make the segments one.")] = False,
+    dense: Dense = None,
+    passages: Passages = None,
+    drop_dense: DropDense = False,
     analyzer: Annotated[
         str | None,
         typer.Option(
@@ -90,7 +102,7 @@ def index(
     on_error: OnError = "raise",
     force: Force = False,
 ) -> None:
-    """Index a collection for search, add to an index, delete from it, or compact it.
+    """Index a collection for search, add to an index, delete from it, compact or encode it.
 
     Example: tamis index docs.jsonl -o my-index
     """
@@ -99,14 +111,17 @@ def index(
     from tamis.collection.opening import open_collection
     from tamis.search import Index
 
-    changing = add or merge or delete or delete_from
-    if collection is None and not (merge or delete or delete_from):
+    changing = add or merge or delete or delete_from or drop_dense or (dense and not collection)
+    if collection is None and (add or not changing):
         raise typer.BadParameter("name a collection to index")
     if collection is not None and changing and not add:
         raise typer.BadParameter("a collection is added with --add")
-    if changing and (analyzer or force):
+    if changing and (analyzer or (force and not dense)):
         raise typer.BadParameter("--analyzer and --force are for a new index")
+    if passages and not dense:
+        raise typer.BadParameter("--passages is for --dense")
     bytes_ = size(memory)
+    encoder = open_encoder(dense, passages) if dense else None
     opened = None
     if collection is not None:
         columns = Columns(id=id, text=text, title=title)
@@ -122,8 +137,12 @@ def index(
             say(f"deleted {found:,} of {len(set(gone)):,} documents named")
         if opened is not None:
             made.add(opened.documents, bytes_)
-        if merge:
-            made.merge(bytes_)
+        if drop_dense:
+            made.drop_vectors()
+    if encoder:
+        encode(made, *encoder, passages, force)
+    if merge:
+        made.merge(bytes_)
     _compile_kernels(made)
     if opened is not None and opened.faults.count:
         bad = counted(opened.faults.count, "bad line")
@@ -161,9 +180,13 @@ def search(
     ] = None,
     top: Top = None,
     ranking: Annotated[
-        Literal["bm25", "ql"] | None,
-        typer.Option(help="BM25, or query likelihood; what was tuned if unset, else BM25."),
+        Literal["bm25", "ql", "dense", "hybrid"] | None,
+        typer.Option(
+            help="BM25, query likelihood, vectors, or words and vectors fused by rank; "
+            "what was tuned if unset, else BM25."
+        ),
     ] = None,
+    model: Model = None,
     k1: Annotated[float | None, typer.Option(help="BM25: how slowly frequency saturates.")] = None,
     b: Annotated[float | None, typer.Option(help="BM25: how much length counts, 0 to 1.")] = None,
     mu: Annotated[float | None, typer.Option(help="Query likelihood: smoothing.")] = None,
@@ -193,8 +216,17 @@ def search(
     opened = Index.open(folder)
     asked = {"k1": k1, "b": b, "mu": mu, "terms": terms, "documents": documents, "weight": weight}
     given = {name: value for name, value in asked.items() if value is not None}
-    source = chosen_source(opened, ranking, rm3, given, threads)
+    by_words = None if ranking == "dense" or ranking == "hybrid" else ranking
+    if ranking == "dense" and (given or rm3):
+        raise typer.BadParameter(f"--{next(iter(given), 'rm3')} is not for --ranking dense")
+    source: Source = chosen_source(opened, by_words, rm3, given, threads)
+    if ranking in ("dense", "hybrid"):
+        source = dense_source(opened, ranking, source, model, threads)
+    elif model:
+        raise typer.BadParameter("--model is for --ranking dense or hybrid")
     if output is None:
+        from tamis.cli.hits import show_hits
+
         show_hits(opened, source, queries, top or 10, json)
         return
     from tamis.collection.base import Faults
@@ -208,7 +240,8 @@ def search(
     if faults.count:
         bad = counted(faults.count, "query")
         say(f"warning: {bad} left out, first: {faults.first[0]}")
-    run = source.search(read.searching(search_field) if search_field else read, top or 1000)
+    asked_for = read.searching(search_field) if search_field else read
+    run = search_saying(source, asked_for, top or 1000)
     if pass_on:
         run = run.with_queries(read.searching(pass_on))
     elif search_field:
@@ -220,9 +253,16 @@ def search(
     say(f"{len(run):,} queries searched with {describe(source)}, {empty:,} without a result")
 
 
-def describe(source: IndexSource) -> str:
+def describe(source: Source) -> str:
     """A source in words: its ranking and parameters."""
-    spec = source.spec()
+    return _described(source.spec())
+
+
+def _described(spec: dict[str, Any]) -> str:
+    if spec["source"] == "hybrid":
+        return f"{spec['method']} k={spec['k']} of {' and '.join(map(_described, spec['of']))}"
+    if spec["source"] == "dense":
+        return f"dense {spec['model']}"
     parameters = {name: value for name, value in spec.items() if name not in ("source", "index")}
     feedback = parameters.pop("rm3", None)
     named = f"{parameters.pop('ranking')} {_listed(parameters)}"
@@ -231,48 +271,6 @@ def describe(source: IndexSource) -> str:
 
 def _listed(parameters: dict[str, Any]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in parameters.items())
-
-
-def show_hits(opened: Index, source: IndexSource, words: str, top: int, json: bool) -> None:
-    """Print the documents found for some words, the matched words marked."""
-    from tamis.search.snippets import snippet
-    from tamis.types import Queries, Query
-
-    ranking = source.search(Queries.of([Query("words", words)]), top)["words"]
-    terms = opened.analyzer.terms(words)
-    hits = []
-    for doc_id, score in ranking:
-        document = opened.document(doc_id)
-        hits.append((doc_id, score, document.title, snippet(document.text, terms, opened.analyzer)))
-    if json:
-        found = [{"id": i, "score": s, "title": t, "text": x.text} for i, s, t, x in hits]
-        show_json({"query": words, "terms": terms, "hits": found})
-        return
-    if not hits:
-        reason = "no document has one of its terms" if terms else "it has no terms to search for"
-        say(f"nothing found: {reason}")
-    for rank, (doc_id, score, title, found_text) in enumerate(hits, 1):
-        show(_heading(rank, doc_id, score, title), _body(found_text.text, found_text.matches), "")
-
-
-def _heading(rank: int, doc_id: str, score: float, title: str) -> RenderableType:
-    from rich.text import Text
-
-    heading = Text(f"{rank:>2}. ")
-    heading.append(title or doc_id, style="bold")
-    named = f"  {doc_id}" if title and title != doc_id else ""
-    heading.append(f"{named}  {score:.4f}", style="dim")
-    return heading
-
-
-def _body(text: str, matches: tuple[tuple[int, int], ...]) -> RenderableType:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    body = Text(text)
-    for start, end in matches:
-        body.stylize("bold yellow", start, end)
-    return Padding(body, (0, 0, 0, 4), expand=False)
 
 
 def tune(

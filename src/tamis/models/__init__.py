@@ -1,17 +1,26 @@
-"""Model folders: opening and adopting them, and where a base model comes from."""
+"""Model folders: opening, adopting and exporting them, and where a base model comes from."""
 
 from tamis.models.adopting import adopt
 from tamis.models.bases import find_base, identify
+from tamis.models.export_sample import Sample
+from tamis.models.exporting import Export, Tolerance, export
 from tamis.models.folder import describe_model, open_model, open_scorer
+from tamis.models.rankers import Ranker, open_ranker
 from tamis.scorers.note import Base, ModelNote
 
 __all__ = [
     "Base",
+    "Export",
     "ModelNote",
+    "Ranker",
+    "Sample",
+    "Tolerance",
     "adopt",
     "describe_model",
+    "export",
     "find_base",
     "identify",
     "open_model",
+    "open_ranker",
     "open_scorer",
 ]

@@ -12,6 +12,7 @@ from tamis.durable import new_folder
 from tamis.errors import InputError
 from tamis.manifest import NAME
 from tamis.models.bases import identify
+from tamis.models.trying import tried
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.note import KINDS, Kind, ModelNote, Pooling, write_note
@@ -64,7 +65,8 @@ def adopt(
 
 def kind_of(folder: Path, config: dict[str, Any]) -> Kind:
     """What kind of scorer a folder declares itself to be."""
-    architecture = (config.get("architectures") or ["nothing"])[0]
+    named = config.get("architectures")
+    architecture = str(named[0]) if isinstance(named, list) and named else "nothing"
     if architecture.endswith("ForSequenceClassification"):
         return "cross-encoder"
     if (folder / "1_Pooling" / "config.json").is_file():
@@ -84,18 +86,18 @@ def _cross_encoder(
 ) -> ModelNote:
     if scale is None and config.get("sentence_transformers", {}).get("activation_fn") == SIGMOID:
         scale = "probability"
-    scorer = CrossEncoder.open(folder, max_length=max_length, scale=scale)
+    scorer = tried(lambda: CrossEncoder.open(folder, max_length=max_length, scale=scale), folder)
     return ModelNote(
         "cross-encoder",
         scorer.max_length,
         scorer.scale,
-        outputs=scorer.head.outputs,
+        outputs=scorer.outputs,
         base=identify(folder),
     )
 
 
 def _bi_encoder(folder: Path, max_length: int | None, pooling: Pooling | None) -> ModelNote:
-    scorer = BiEncoder.open(folder, max_length=max_length, pooling=pooling)
+    scorer = tried(lambda: BiEncoder.open(folder, max_length=max_length, pooling=pooling), folder)
     return ModelNote(
         "bi-encoder", scorer.max_length, "cosine", pooling=scorer.pooling, base=identify(folder)
     )
@@ -109,8 +111,11 @@ def _target_words(
     family: Family | None,
     max_length: int | None,
 ) -> ModelNote:
-    scorer = TargetWords.open(
-        folder, words, template=template, score=score, family=family, max_length=max_length
+    scorer = tried(
+        lambda: TargetWords.open(
+            folder, words, template=template, score=score, family=family, max_length=max_length
+        ),
+        folder,
     )
     first, second = (scorer.tokens.backend.id_to_token(number) for number in scorer.ids)
     return ModelNote(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, get_args
 
 from tamis.errors import InputError
 from tamis.manifest import NAME, read_manifest
+from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.note import ModelNote, read_note
@@ -15,7 +19,10 @@ from tamis.types import Scorer
 
 
 def open_model(folder: str | Path) -> ModelNote:
-    """What a model folder says of itself; its files are there. The weights are not read."""
+    """What a model folder says of itself; its files are there. The weights are not read.
+
+    A folder with an export needs no other weights.
+    """
     path = Path(folder)
     config = path / "config.json"
     if config.is_file() and read_manifest(path) is None:
@@ -24,18 +31,48 @@ def open_model(folder: str | Path) -> ModelNote:
         )
     note = read_note(path)
     read_config(path)
-    weight_files(path)
+    if not exports_of(path):
+        weight_files(path)
     return note
 
 
-def open_scorer(folder: str | Path, *, threads: int | None = None) -> Scorer:
-    """The scorer in a model folder, of whatever kind it is."""
+def open_scorer(
+    folder: str | Path, *, threads: int | None = None, backend: Backend | None = None
+) -> Scorer:
+    """The scorer in a model folder, of whatever kind it is.
+
+    Without a `backend` it runs in torch where torch and the weights are there, else from the
+    float export if there is one. `onnx-int8` is only taken when asked for.
+    """
     note = open_model(folder)
+    if backend is not None and backend not in get_args(Backend):
+        known = ", ".join(get_args(Backend))
+        raise InputError(f"there is no back end {backend!r}", hint=f"say {known}")
+    chosen = backend or usual_backend(Path(folder))
     if note.scorer == "cross-encoder":
-        return CrossEncoder.open(folder, threads=threads)
+        return CrossEncoder.open(folder, threads=threads, backend=chosen)
     if note.scorer == "bi-encoder":
-        return BiEncoder.open(folder, threads=threads)
-    return TargetWords.open(folder, threads=threads)
+        return BiEncoder.open(folder, threads=threads, backend=chosen)
+    return TargetWords.open(folder, threads=threads, backend=chosen)
+
+
+def exports_of(folder: Path) -> list[Backend]:
+    """The back ends that a folder has an ONNX file for."""
+    return [backend for backend, file in FILES.items() if (folder / file).is_file()]
+
+
+def usual_backend(folder: Path) -> Backend:
+    """Torch where it is installed and there are weights for it, else the float export."""
+    if "onnx" in exports_of(folder) and (find_spec("torch") is None or not _has_weights(folder)):
+        return "onnx"
+    return "torch"
+
+
+def _has_weights(folder: Path) -> bool:
+    try:
+        return bool(weight_files(folder))
+    except InputError:
+        return False
 
 
 def describe_model(note: ModelNote) -> list[tuple[str, str]]:
@@ -64,6 +101,23 @@ def describe_model(note: ModelNote) -> list[tuple[str, str]]:
     rest = [
         (name, str(value))
         for name, value in note.facts.items()
-        if name not in ("kind", "layout", "tamis")
+        if name not in ("kind", "layout", "tamis", "exports")
     ]
-    return [(name, value) for name, value in rows if value] + rest
+    told = _exports_in_words(note.facts.get("exports", {}))
+    return [(name, value) for name, value in rows if value] + rest + told
+
+
+def _exports_in_words(exports: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How each export compares with the model, on what."""
+    measured = exports.get("measured", {})
+    told: list[tuple[str, str]] = []
+    for backend in FILES:
+        found = exports.get(backend)
+        if found is None:
+            continue
+        words = f"tau {found['tau']:.4f}, scores differ by {found['difference']:.2g} at most"
+        if "before" in found:
+            change = found["after"] - found["before"]
+            words += f", {measured.get('measure')} {found['before']:.4f} ({change:+.4f})"
+        told.append((backend, f"{words}; on {measured.get('on')} ({found['recipe']})"))
+    return told

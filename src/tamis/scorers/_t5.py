@@ -8,7 +8,7 @@ the encoder needs no keys or values of its own (see `_bert`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tamis.errors import require
 from tamis.scorers._bert import activation, folded_mean
-from tamis.scorers.batching import groups
+from tamis.scorers.batching import Rows, groups
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weights import Loaded, Tensor, take
 
@@ -75,12 +75,14 @@ class T5:
     start: int
     output_scale: float
 
-    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Tensor:
+    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Rows:
         """The logits of the first token written after each sequence: of these ids, or of all."""
         lengths = groups([len(sequence) for sequence in sequences])
-        states = self._step(self._encode(sequences, lengths), lengths)
-        rows = self.output if ids is None else self.output[list(ids)]
-        return states @ rows.T * self.output_scale
+        with require("torch").inference_mode():
+            states = self._step(self._encode(sequences, lengths), lengths)
+            rows = self.output if ids is None else self.output[list(ids)]
+            logits: Rows = (states @ rows.T * self.output_scale).numpy()
+        return logits
 
     def _encode(self, sequences: Sequence[TokenIds], lengths: list[tuple[int, int]]) -> Tensor:
         torch = require("torch")
@@ -202,16 +204,20 @@ def build(loaded: Loaded, longest: int) -> T5:
         decoder_norm=weight("decoder.final_layer_norm"),
         heads=config["num_heads"],
         epsilon=config.get("layer_norm_epsilon", 1e-6),
-        activation=_activation(config.get("feed_forward_proj", "relu"), folder),
+        activation=activation(activation_name(config), folder),
         start=config.get("decoder_start_token_id", config.get("pad_token_id", 0)),
         output_scale=config["d_model"] ** -0.5 if scaled else 1.0,
     )
 
 
-def _activation(projection: str, folder: object) -> Any:
-    """T5 calls the tanh form of gelu "gated-gelu"."""
-    name = projection.removeprefix("gated-")
-    return activation("gelu_new" if projection == "gated-gelu" else name, folder)
+def activation_name(config: Mapping[str, Any]) -> str:
+    """The activation function of a T5 as other configs call it.
+
+    >>> activation_name({"feed_forward_proj": "gated-gelu"}), activation_name({})
+    ('gelu_new', 'relu')
+    """
+    projection: str = config.get("feed_forward_proj", "relu")
+    return "gelu_new" if projection == "gated-gelu" else projection.removeprefix("gated-")
 
 
 def distance_bias(weight: Tensor, longest: int, farthest: int) -> Tensor:

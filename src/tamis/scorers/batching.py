@@ -6,17 +6,17 @@ that nothing needs padding. What a batch costs is left to the model that runs it
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import repeat
 from os import sched_getaffinity
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError, require
+from tamis.errors import InputError
 from tamis.types import Pairs
 
 CHUNK = 4096
@@ -58,6 +58,17 @@ def groups(lengths: Sequence[int] | Numbers) -> list[tuple[int, int]]:
     starts = np.flatnonzero(np.diff(sizes, prepend=-1))
     counts = np.diff(starts, append=len(sizes))
     return [(int(count), int(sizes[start])) for start, count in zip(starts, counts, strict=True)]
+
+
+def probability(logits: Rows) -> Rows:
+    """One over one plus e to the minus logit.
+
+    >>> probability(np.array([0.0, -1000.0, 1000.0], np.float32)).tolist()
+    [0.5, 0.0, 1.0]
+    """
+    small = np.exp(-np.abs(logits))
+    found: Rows = np.where(logits < 0, small, np.float32(1)) / (1 + small)
+    return found
 
 
 def chunks(pairs: Pairs, size: int = CHUNK) -> Iterator[tuple[slice, Pairs]]:
@@ -105,23 +116,26 @@ def _side_by_side(
     forward: Callable[[Numbers], Rows], work: list[Numbers], threads: int | None
 ) -> Iterator[Rows]:
     workers = min(usable_threads(threads), len(work))
-    torch = require("torch")
+    torch = sys.modules.get("torch")  # who runs in torch has imported it
     with one_thread_each(torch):
         if workers <= 1:
-            yield from map(_without_gradients, repeat(torch), repeat(forward), work)
+            yield from map(forward, work)
             return
-        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from pool.map(_without_gradients, repeat(torch), repeat(forward), work)
+        with ThreadPoolExecutor(workers, initializer=_one_thread, initargs=(torch,)) as pool:
+            yield from pool.map(forward, work)
 
 
-def _without_gradients(torch: Any, forward: Callable[[Numbers], Rows], batch: Numbers) -> Rows:
-    with torch.inference_mode():
-        return forward(batch)
+def _one_thread(torch: Any) -> None:
+    if torch is not None:
+        torch.set_num_threads(1)
 
 
 @contextmanager
 def one_thread_each(torch: Any) -> Iterator[None]:
-    """Torch on one thread inside the block, and on as many as before after it."""
+    """Torch, if it is loaded, on one thread inside the block, and as before after it."""
+    if torch is None:
+        yield
+        return
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

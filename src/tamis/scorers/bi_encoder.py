@@ -5,21 +5,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
 from tamis.scorers._bert import Bert, build
+from tamis.scorers._onnx import Backend, OnnxTexts, Session
 from tamis.scorers.batching import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
 from tamis.scorers.note import ModelNote, Pooling, note_if_any
-from tamis.scorers.tokens import Encoded, Layout, Tokens, json_of
+from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, json_of
 from tamis.scorers.weights import Tensor, load
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
 
 LENGTH = 512
+TINY = np.float32(1e-12)
+"""What a vector of length nought is divided by."""
+
+
+class TextModel(Protocol):
+    """What runs a bi-encoder, on whatever back end."""
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a sequence may have."""
+
+    def pooled(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
+        """One vector a sequence."""
+
+
+@dataclass(frozen=True, eq=False)
+class TorchTexts:
+    """A bi-encoder in torch."""
+
+    body: Bert
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        return int(self.body.words.shape[1])
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a sequence may have."""
+        return self.body.longest
+
+    def pooled(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
+        """One vector a sequence."""
+        segments = [np.zeros(len(sequence), np.int32) for sequence in sequences]
+        with require("torch").inference_mode():
+            vectors = (
+                self.body.first_tokens(sequences, segments)
+                if pooling == "cls"
+                else _means(self.body.all_tokens(sequences, segments), sequences)
+            )
+            values: Rows = vectors.numpy()
+        return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +75,7 @@ class BiEncoder:
     encoder. Vectors have length one, so that a dot product is a cosine.
     """
 
-    body: Bert
+    model: TextModel
     tokens: Tokens
     layout: Layout
     max_length: int
@@ -45,29 +92,30 @@ class BiEncoder:
         max_length: int | None = None,
         pooling: Pooling | None = None,
         threads: int | None = None,
+        backend: Backend = "torch",
     ) -> BiEncoder:
         """The bi-encoder in a folder, as sentence-transformers lays it out or with `tamis.json`."""
-        loaded = load(Path(folder))
-        note = note_if_any(loaded.folder)
+        path = Path(folder)
+        note = note_if_any(path)
         if note and note.scorer != "bi-encoder":
             raise InputError(
                 f"{folder} is a {note.scorer}, not a bi-encoder",
                 hint="open it with tamis.models.open_scorer",
             )
-        body, layout = build(loaded), loaded.tokens.single_layout()
-        length = max_length or length_of(loaded.folder, note) or min(LENGTH, body.longest)
-        if not layout.extra < length <= body.longest:
+        model, tokens = _opened(path, backend)
+        layout = tokens.single_layout()
+        length = max_length or length_of(path, note) or min(LENGTH, model.longest)
+        if not layout.extra < length <= model.longest:
             raise InputError(
                 f"cannot cut texts at {length} tokens",
-                hint=f"this model takes {layout.extra + 1} to {body.longest} tokens",
+                hint=f"this model takes {layout.extra + 1} to {model.longest} tokens",
             )
-        how = pooling or pooling_of(loaded.folder, note)
-        return cls(body, loaded.tokens, layout, length, how, threads)
+        return cls(model, tokens, layout, length, pooling or pooling_of(path, note), threads)
 
     @property
     def dimensions(self) -> int:
         """How long a vector is."""
-        return int(self.body.words.shape[1])
+        return self.model.dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row of length one a text."""
@@ -123,14 +171,17 @@ class BiEncoder:
         return np.concatenate([np.asarray(part, np.int32) for part in (before, text.ids, after)])
 
     def _vectors(self, sequences: Sequence[NDArray[np.int32]]) -> Rows:
-        torch = require("torch")
-        segments = [np.zeros(len(sequence), np.int32) for sequence in sequences]
-        if self.pooling == "cls":
-            pooled = self.body.first_tokens(sequences, segments)
-        else:
-            pooled = _means(self.body.all_tokens(sequences, segments), sequences)
-        rows: Rows = torch.nn.functional.normalize(pooled).numpy()
+        vectors = self.model.pooled(sequences, self.pooling)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        rows: Rows = vectors / np.maximum(lengths, TINY)
         return rows
+
+
+def _opened(folder: Path, backend: Backend) -> tuple[TextModel, Tokens]:
+    if backend != "torch":
+        return OnnxTexts(Session.open(folder, backend, "bi-encoder")), Tokens.open(folder)
+    loaded = load(folder)
+    return TorchTexts(build(loaded)), loaded.tokens
 
 
 def _means(states: Tensor, sequences: Sequence[NDArray[np.int32]]) -> Tensor:

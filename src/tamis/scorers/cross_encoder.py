@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
 from tamis.scorers._bert import Bert, build
-from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, in_batches
+from tamis.scorers._onnx import Backend, OnnxPairs, Session
+from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, in_batches, probability
 from tamis.scorers.note import note_if_any
-from tamis.scorers.tokens import Encoded, Layout, Tokens, share
+from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, share
 from tamis.scorers.weights import Loaded, Tensor, load, take
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
 
 LENGTH = 512
+
+
+class PairModel(Protocol):
+    """What runs a cross-encoder, on whatever back end."""
+
+    @property
+    def outputs(self) -> int:
+        """How many values it gives."""
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a sequence may have."""
+
+    def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
+        """A row of outputs a sequence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +57,36 @@ class Head:
 
 
 @dataclass(frozen=True, eq=False)
+class TorchPairs:
+    """A cross-encoder in torch."""
+
+    body: Bert
+    head: Head
+
+    @property
+    def outputs(self) -> int:
+        """How many values it gives."""
+        return self.head.outputs
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a sequence may have."""
+        return self.body.longest
+
+    def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
+        """A row of outputs a sequence."""
+        with require("torch").inference_mode():
+            values: Rows = self.head(self.body.first_tokens(sequences, segments)).numpy()
+        return values
+
+
+@dataclass(frozen=True, eq=False)
 class CrossEncoder:
     """A BERT- or RoBERTa-like model with one output (taken as it is) or two (the probability of
     the second class).
     """
 
-    body: Bert
-    head: Head
+    model: PairModel
     tokens: Tokens
     layout: Layout
     max_length: int
@@ -62,25 +102,31 @@ class CrossEncoder:
         max_length: int | None = None,
         scale: Scale | None = None,
         threads: int | None = None,
+        backend: Backend = "torch",
     ) -> CrossEncoder:
         """The cross-encoder in a folder: any Hugging Face folder for sequence classification.
 
         What is not given is read from `tamis.json`; without one, pairs are cut at 512 tokens, one
         output is a logit and two are a probability.
         """
-        loaded = load(Path(folder))
-        note = note_if_any(loaded.folder)
+        path = Path(folder)
+        note = note_if_any(path)
         if note and note.scorer != "cross-encoder":
             raise InputError(
                 f"{folder} is a {note.scorer}, not a cross-encoder",
                 hint="open it with tamis.models.open_scorer",
             )
-        body, head = build(loaded), _head(loaded)
-        layout = loaded.tokens.pair_layout()
-        length = max_length or (note.max_length if note else min(LENGTH, body.longest))
-        _check_length(length, body.longest, layout.extra)
-        wanted = scale or (note.scale if note else None)
-        return cls(body, head, loaded.tokens, layout, length, _scale(head, wanted), threads)
+        model, tokens = _opened(path, backend)
+        layout = tokens.pair_layout()
+        length = max_length or (note.max_length if note else min(LENGTH, model.longest))
+        _check_length(length, model.longest, layout.extra)
+        meaning = _scale(model.outputs, scale or (note.scale if note else None))
+        return cls(model, tokens, layout, length, meaning, threads)
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model gives a pair."""
+        return self.model.outputs
 
     def score(self, pairs: Pairs) -> Scores:
         """One value a pair, and how many tokens of it were cut."""
@@ -105,7 +151,7 @@ class CrossEncoder:
                 for n in batch.tolist()
             ]
             ids, segments = zip(*made, strict=True)
-            return self._values(self.head(self.body.first_tokens(ids, segments)))
+            return self._values(self.model.logits(ids, segments))
 
         rows = in_batches(forward, lengths + extra, budget=self.budget, threads=self.threads)
         return rows[:, 0], (whole - lengths).astype(np.int32)
@@ -124,13 +170,17 @@ class CrossEncoder:
         ids = np.concatenate([np.asarray(part, np.int32) for part in parts])
         return ids, np.repeat(np.array(layout.segments, np.int32), [len(part) for part in parts])
 
-    def _values(self, logits: Tensor) -> Rows:
+    def _values(self, logits: Rows) -> Rows:
         if logits.shape[1] == 2:
-            logits = logits.softmax(1)[:, 1:]
-        elif self.scale == "probability":
-            logits = logits.sigmoid()
-        values: Rows = logits.numpy()
-        return values
+            return probability(logits[:, 1:] - logits[:, :1])
+        return probability(logits) if self.scale == "probability" else logits
+
+
+def _opened(folder: Path, backend: Backend) -> tuple[PairModel, Tokens]:
+    if backend != "torch":
+        return OnnxPairs(Session.open(folder, backend, "cross-encoder")), Tokens.open(folder)
+    loaded = load(folder)
+    return TorchPairs(build(loaded), _head(loaded)), loaded.tokens
 
 
 def _check_length(length: int, longest: int, extra: int) -> None:
@@ -160,11 +210,11 @@ def _head(loaded: Loaded) -> Head:
     return head
 
 
-def _scale(head: Head, wanted: Scale | None) -> Scale:
-    usual: Scale = "logit" if head.outputs == 1 else "probability"
-    if wanted == "cosine" or (head.outputs == 2 and wanted not in (None, "probability")):
+def _scale(outputs: int, wanted: Scale | None) -> Scale:
+    usual: Scale = "logit" if outputs == 1 else "probability"
+    if wanted == "cosine" or (outputs == 2 and wanted not in (None, "probability")):
         raise InputError(
-            f"{head.outputs} outputs of a cross-encoder cannot be a {wanted}",
+            f"{outputs} outputs of a cross-encoder cannot be a {wanted}",
             hint=f"say {usual}",
         )
     return wanted or usual

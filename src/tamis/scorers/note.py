@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tamis.errors import DamagedError
 from tamis.manifest import expect, read_manifest, write_manifest
@@ -45,6 +45,16 @@ class ModelNote:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+_FORMS: Mapping[str, Callable[[Any], bool]] = {
+    "max_length": lambda value: isinstance(value, int) and value > 0,
+    "outputs": lambda value: isinstance(value, int) and value > 0,
+    "scale": lambda value: value in get_args(Scale),
+    "pooling": lambda value: value in get_args(Pooling),
+    "base": lambda value: isinstance(value, dict) and set(value) == {"name", "sha256"},
+}
+"""What values must look like."""
+
+
 def read_note(folder: Path) -> ModelNote:
     """The note of a model folder."""
     note = expect(folder, "model", LAYOUT)
@@ -52,6 +62,11 @@ def read_note(folder: Path) -> ModelNote:
     if missing or note["scorer"] not in KINDS:
         what = f"no {missing[0]}" if missing else f"a scorer of kind {note['scorer']!r}"
         raise DamagedError(f"{folder}/tamis.json names {what}", hint="adopt the model again")
+    for name, right in _FORMS.items():
+        if name in note and not right(note[name]):
+            raise DamagedError(
+                f"{folder}/tamis.json has {note[name]!r} for {name}", hint="adopt the model again"
+            )
     known = {each.name for each in fields(ModelNote)} - {"facts"}
     values = {name: _value(name, note[name]) for name in known if name in note}
     rest = {name: value for name, value in note.items() if name not in known}

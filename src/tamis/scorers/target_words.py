@@ -17,11 +17,20 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
 from tamis.scorers import _t5
-from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, groups, in_batches
+from tamis.scorers._onnx import Backend, OnnxWriter, Session
+from tamis.scorers.batching import (
+    BUDGET,
+    Numbers,
+    Rows,
+    chunks,
+    groups,
+    in_batches,
+    probability,
+)
 from tamis.scorers.note import note_if_any
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import TokenIds, Tokens
-from tamis.scorers.weights import Loaded, Tensor, load
+from tamis.scorers.weights import Loaded, Tensor, load, read_config
 from tamis.scorers.words import word_ids
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
@@ -39,7 +48,7 @@ FAMILIES: tuple[Family, ...] = ("sequence-to-sequence", "causal", "masked")
 class Writer(Protocol):
     """A language model that can say what it would write next."""
 
-    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Tensor:
+    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Rows:
         """The logits of the next token after each sequence: of these ids, or of all."""
 
 
@@ -72,6 +81,7 @@ class TargetWords:
         max_length: int | None = None,
         family: Family | None = None,
         threads: int | None = None,
+        backend: Backend = "torch",
     ) -> TargetWords:
         """The language model in a folder with two words: relevant, not relevant.
 
@@ -89,12 +99,17 @@ class TargetWords:
             raise InputError(
                 f"{folder} names no target words", hint='give two, for example "true" and "false"'
             )
-        loaded = load(path)
+        if backend == "torch":
+            loaded = load(path)
+        else:
+            loaded = Loaded(path, read_config(path), {}, Tokens.open(path))
         kind = family_of(loaded, family or (note.family if note else None))
         length = length_of(loaded, max_length or (note.max_length if note else None))
         text = template or (note.template if note else None) or TEMPLATE
         return cls(
-            writer_of(loaded, kind, length),
+            writer_of(loaded, kind, length)
+            if backend == "torch"
+            else OnnxWriter(Session.open(path, backend, "target-words")),
             loaded.tokens,
             Template(with_mask(text, loaded) if kind == "masked" else text),
             word_ids(loaded.tokens, asked),
@@ -130,13 +145,15 @@ class TargetWords:
     def _values(self, sequences: Sequence[TokenIds]) -> Rows:
         first = self.ids[0]
         if self.how == "vocabulary":
-            logits = self.writer.first_logits(sequences, None).softmax(1)[:, first]
-        elif self.how == "logit":
-            logits = self.writer.first_logits(sequences, [first])[:, 0]
-        else:
-            logits = self.writer.first_logits(sequences, self.ids).softmax(1)[:, 0]
-        values: Rows = logits.numpy()
-        return values
+            logits = self.writer.first_logits(sequences, None)
+            highest = logits.max(1)
+            total = np.exp(logits - highest[:, None]).sum(1)
+            values: Rows = np.exp(logits[:, first] - highest) / total
+            return values
+        if self.how == "logit":
+            return self.writer.first_logits(sequences, [first])[:, 0]
+        yes, no = self.writer.first_logits(sequences, self.ids).T
+        return probability(yes - no)
 
 
 def _score(how: str) -> Score:
@@ -229,15 +246,16 @@ class FromTransformers:
             special = int(loaded.config["decoder_start_token_id"])
         return cls(model.eval(), family, special)
 
-    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Tensor:
+    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Rows:
         """See `Writer.first_logits`."""
         torch = require("torch")
         found, start = [], 0
-        for count, _ in groups([len(sequence) for sequence in sequences]):
-            block = np.stack(sequences[start : start + count]).astype(np.int64)
-            found.append(self._logits(torch.from_numpy(block)))
-            start += count
-        logits = torch.cat(found)
+        with torch.inference_mode():
+            for count, _ in groups([len(sequence) for sequence in sequences]):
+                block = np.stack(sequences[start : start + count]).astype(np.int64)
+                found.append(self._logits(torch.from_numpy(block)))
+                start += count
+            logits: Rows = torch.cat(found).numpy()
         return logits if ids is None else logits[:, list(ids)]
 
     def _logits(self, block: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ class Tokens:
         path = folder / "tokenizer.json"
         if path.is_file():
             json_of(path)
-            backend = require("tokenizers").Tokenizer.from_file(str(path))
+            backend = _read_tokenizer(path)
         elif any((folder / name).is_file() for name in ("vocab.txt", "vocab.json", "spiece.model")):
             auto = require("transformers").AutoTokenizer
             backend = auto.from_pretrained(folder, local_files_only=True).backend_tokenizer
@@ -105,6 +105,16 @@ class Tokens:
         inside = [number for number, of in enumerate(encoding.sequence_ids) if of == 0]
         ids = encoding.ids
         return Layout(tuple(ids[: inside[0]]), (), tuple(ids[inside[-1] + 1 :]))
+
+
+def _read_tokenizer(path: Path) -> Any:
+    tokenizer = require("tokenizers").Tokenizer
+    try:
+        return tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises nothing more exact
+        raise InputError(
+            f"{path} holds no tokenizer: {error}", hint="save it again, or copy the folder again"
+        ) from None
 
 
 def json_of(path: Path) -> dict[str, Any]:

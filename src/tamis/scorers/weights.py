@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from tamis.errors import InputError, require
@@ -53,7 +54,10 @@ def weight_files(folder: Path) -> list[Path]:
     """The files the weights lie in."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(json_of(index)["weight_map"].values()))
+        places = json_of(index).get("weight_map")
+        if not isinstance(places, dict):
+            raise InputError(f"{index} names no files of weights", hint="copy the folder again")
+        names = sorted(set(places.values()))
         files = [folder / name for name in names]
     else:
         files = [folder / "model.safetensors"]
@@ -85,15 +89,18 @@ def read_weights(folder: Path) -> Weights:
 
 
 def _read(file: Path) -> Weights:
-    if file.suffix == ".bin":
-        found: Weights = require("torch").load(file, map_location="cpu", weights_only=True)
-        return found
-    error = require("safetensors").SafetensorError
+    torch, damaged = require("torch"), require("safetensors").SafetensorError
     try:
-        found = require("safetensors.torch").load_file(file)
-    except error as problem:
+        found: Weights = (
+            torch.load(file, map_location="cpu", weights_only=True)
+            if file.suffix == ".bin"
+            else require("safetensors.torch").load_file(file)
+        )
+    except (damaged, UnpicklingError, EOFError, RuntimeError) as problem:
+        pickled = isinstance(problem, UnpicklingError)
+        reason = "it is no file of weights" if pickled else str(problem).split("\n")[0][:200]
         raise InputError(
-            f"{file} cannot be read: {problem}", hint="the file is damaged: copy it again"
+            f"{file} cannot be read: {reason}", hint="the file is damaged: copy it again"
         ) from None
     return found
 

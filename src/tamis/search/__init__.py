@@ -1,8 +1,18 @@
-"""The first stage: Lucene's ranking without Java, over an index on disk."""
+"""The first stage: Lucene's ranking without Java and exact search over vectors, on disk."""
 
 from tamis.search.choice import chosen_source
+from tamis.search.dense import DenseSource
 from tamis.search.index import Index
 from tamis.search.rankings import BM25, QueryLikelihood
 from tamis.search.rm3 import RM3
+from tamis.search.vectors import VectorModel
 
-__all__ = ["BM25", "RM3", "Index", "QueryLikelihood", "chosen_source"]
+__all__ = [
+    "BM25",
+    "RM3",
+    "DenseSource",
+    "Index",
+    "QueryLikelihood",
+    "VectorModel",
+    "chosen_source",
+]

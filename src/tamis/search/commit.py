@@ -20,16 +20,20 @@ from tamis.errors import DamagedError, InputError
 
 KIND, LAYOUT = "index", 1
 NAME = "commit.json"
+WORK = "encoding-"
+"""Before the name of a segment: the folder in which its vectors grow, kept if that is stopped."""
 
 
 @dataclass(frozen=True)
 class SegmentEntry:
-    """A segment's folder, the folder of its deletions if any, and the digests of both."""
+    """A segment's folder, those of its deletions and its vectors if any, and their digests."""
 
     folder: str
     digest: str
     deleted: str | None = None
     deleted_digest: str | None = None
+    vectors: str | None = None
+    vectors_digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,10 @@ def expect_index(folder: Path) -> None:
 
 def remove_unnamed(folder: Path, commit: Commit) -> None:
     """Remove the folders that this commit does not name; readers keep what they have mapped."""
-    named = {entry.folder for entry in commit.segments}
-    named |= {entry.deleted for entry in commit.segments if entry.deleted is not None}
-    ours = ("segment-*", "deleted-*", ".*.part", ".*.lock")
+    named = {f"{prefix}{entry.folder}" for entry in commit.segments for prefix in ("", WORK)}
+    for entry in commit.segments:
+        named |= {name for name in (entry.deleted, entry.vectors) if name is not None}
+    ours = ("segment-*", "deleted-*", "vectors-*", f"{WORK}*", ".*.part", ".*.lock")
     for found in [path for pattern in ours for path in folder.glob(pattern)]:
         if found.name not in named:
             if found.is_dir():

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tamis.collection.describe import Facts
+from tamis.search.dense import documents_without_vectors
 from tamis.search.index import Index
 
 
 def describe_index(path: Path) -> Facts:
-    """Documents, terms, segments, the analyzer, and what was tuned."""
+    """Documents, terms, segments, the analyzer, vectors, and what was tuned."""
     index = Index.open(path)
     segments = index.snapshot.segments
     facts: dict[str, Any] = {
@@ -27,4 +28,30 @@ def describe_index(path: Path) -> Facts:
         if name in index.tuned:
             facts[f"tuned {name}"] = dict(index.tuned[name]["parameters"])
             facts[f"tuned {name} for"] = index.tuned[name]["measure"]
-    return Facts(facts)
+    if index.snapshot.encoded:
+        facts["vectors"] = _vectors(index)
+    missing = documents_without_vectors(index.snapshot)
+    if not index.snapshot.encoded or not missing:
+        return Facts(facts)
+    return Facts(facts, (f"{missing:,} documents have no vectors: encode them with --dense",))
+
+
+def _vectors(index: Index) -> dict[str, Any]:
+    """The vectors of all segments together."""
+    encoded = index.snapshot.encoded
+    model, facts = encoded[0].model, encoded[0].facts
+    weights = f" (weights {model.sha256[:12]}…)" if model.sha256 else ""
+    totals = ("rows", "documents_cut", "tokens_cut", "left_out")
+    rows, documents, tokens, left_out = (
+        sum(vectors.facts[name] for vectors in encoded) for name in totals
+    )
+    found = {
+        "model": f"{model.name}{weights}",
+        "found in": model.reference,
+        "rows": rows,
+        "dimensions": facts["dimensions"],
+        "passages": ", sentences by ".join(facts["passages"].values()),
+        "tokens cut": f"{tokens:,} in {documents:,} documents",
+        "words in no passage": left_out or "",
+    }
+    return {name: value for name, value in found.items() if value != ""}

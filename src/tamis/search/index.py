@@ -4,6 +4,7 @@ tamis.json     that this is an index, and how texts are analysed
 commit.json    which of the folders beside it are the index now
 segment-N/     some documents and their postings, never changed
 deleted-N/     which documents of a segment are gone, never changed
+vectors-N/     the vectors of a segment's documents, never changed
 """
 
 from __future__ import annotations
@@ -27,11 +28,21 @@ from tamis.search.commit import (
     remove_unnamed,
     write_commit,
 )
+from tamis.search.dense import DenseSource, check_complete, check_encoder
+from tamis.search.dense_encode import (
+    carry_vectors,
+    encode_missing,
+    make_job,
+    remove_work,
+    without_vectors,
+)
 from tamis.search.rankings import BM25, QueryLikelihood
 from tamis.search.snapshot import Snapshot
 from tamis.search.sources import IndexSource
+from tamis.search.vectors import VectorModel
 from tamis.text.analysis import Analyzer, analyzer
-from tamis.types import Document, Ids
+from tamis.text.passages import Tokens
+from tamis.types import Document, Encoder, Ids
 
 MEMORY = 1 << 30
 """How much memory a build may take unless told otherwise."""
@@ -99,9 +110,41 @@ class Index:
         check_memory(memory)
         with durable.locked(self.path):
             commit = self._begin()
+            if self.snapshot.encoded:
+                check_complete(self)
             empty = replace(commit, segments=())
             documents = self.snapshot.documents()
-            self._end(append(self.path, empty, documents, self.analyzer, memory))
+            merged = append(self.path, empty, documents, self.analyzer, memory)
+            self._end(carry_vectors(self.path, merged, self.snapshot))
+
+    def encode(
+        self,
+        encoder: Encoder,
+        model: VectorModel | None = None,
+        passages: str | None = None,
+        *,
+        tokens: Tokens | None = None,
+        force: bool = False,
+    ) -> None:
+        """Encode the documents that have no vectors yet; killed, the next call goes on from there.
+
+        A vector a document, or one a passage where `passages` says how they are split (as before
+        if there are vectors already); `tokens` measures a text for passages in tokens. All
+        documents must be encoded alike: with `force` the vectors there are are replaced.
+        """
+        with durable.locked(self.path):
+            commit = self._begin()
+            there = [] if force else self.snapshot.encoded
+            job = make_job(encoder, model, passages, tokens, there)
+            commit = without_vectors(commit) if force else commit
+            self._end(encode_missing(self.path, commit, self.snapshot.segments, job))
+            remove_work(self.path)
+
+    def drop_vectors(self) -> None:
+        """Remove all vectors, and what a stopped encoding has left."""
+        with durable.locked(self.path):
+            self._end(without_vectors(self._begin()))
+            remove_work(self.path)
 
     def _begin(self) -> Commit:
         """The state to change, which another process may have written; what was left is removed."""
@@ -124,6 +167,12 @@ class Index:
     def ql(self, mu: float = 1000, threads: int | None = None) -> IndexSource:
         """The index searched by query likelihood with Dirichlet smoothing."""
         return IndexSource(self, QueryLikelihood(mu), threads=threads)
+
+    def dense(self, encoder: Encoder, threads: int | None = None) -> DenseSource:
+        """The index searched by the vectors of its documents, with the encoder that made them."""
+        check_complete(self)
+        check_encoder(self, encoder)
+        return DenseSource(self, encoder, threads)
 
     @property
     def tuned(self) -> Mapping[str, Any]:
@@ -197,8 +246,11 @@ class Index:
 def verify(path: Path) -> None:
     """Read every byte of an index; `DamagedError` names the first file that was changed."""
     expect_index(path)
-    for segment in _open_snapshot(path).segments:
+    snapshot = _open_snapshot(path)
+    for segment in snapshot.segments:
         segment.verify()
+    for vectors in snapshot.encoded:
+        vectors.files.verify()
 
 
 def check_memory(memory: int) -> None:

@@ -17,6 +17,7 @@ from tamis.search.files import joined
 from tamis.search.rankings import Ranking, Statistics
 from tamis.search.segments import Postings, Segment
 from tamis.search.tables import PairScores
+from tamis.search.vectors import Vectors, open_vectors
 from tamis.types import Document, Ids
 
 REMEMBERED_RANKINGS = 64
@@ -82,7 +83,16 @@ class Snapshot:
     def __init__(self, folder: Path, commit: Commit) -> None:
         self.commit = commit
         self.segments = [opened(folder, entry) for entry in commit.segments]
+        self.dense = [
+            open_vectors(folder, entry.vectors, entry.vectors_digest) for entry in commit.segments
+        ]
+        """Of each segment the vectors of its documents, where they were encoded."""
         self._pair_scores: dict[Ranking, list[PairScores]] = {}
+
+    @property
+    def encoded(self) -> list[Vectors]:
+        """The vectors of those segments that have some."""
+        return [vectors for vectors in self.dense if vectors is not None]
 
     def total(self, name: str) -> int:
         """How many documents, documents with_terms, or total_terms there are."""

@@ -1,0 +1,359 @@
+"""Scorers against sentence-transformers and transformers: same weights, same pairs, two threads.
+
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks scorers
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.scorers --only cross-encoder --depth 20
+
+Pairs are the first passages that BM25 found for the 43 queries of trec-dl19, at their real lengths.
+Weights are those in TAMIS_MODELS: `ce` (a cross-encoder of MiniLM-L6 shape), `minilm`, `t5`. Every
+contestant scores all pairs in turn, round after round; opening and exporting are not timed. Texts
+are split on one thread. Memory is the most that a process of its own held.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.timing import interleaved
+from tamis.collection.opening import open_collection
+from tamis.collection.runs import read_run
+from tamis.evaluation.agreement import tau_b
+from tamis.models.exporting import write_onnx
+from tamis.models.onnx_int8 import RECIPES, Int8
+from tamis.scorers._onnx import FILES, WIDE, OnnxPairs, OnnxTexts, OnnxWriter, Session, saturates
+from tamis.scorers.batching import batches
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.target_words import TEMPLATE, TargetWords
+from tamis.scorers.weights import read_config
+from tamis.text.passages import parse_spec, split
+from tamis.text.sentences import split_sentences
+from tamis.types import Document, Pairs, Scorer
+
+Scores = NDArray[np.float32]
+Contestants = dict[str, Callable[[], Scores]]
+THREADS = 2
+WORDS = ("true", "false")
+LONGEST = 512
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured on, how often, with which weights."""
+
+    data: Path
+    models: Path
+    depth: int
+    rounds: int
+
+    def pairs(self, depth: int | None = None) -> Pairs:
+        """The first passages of every query."""
+        collection = open_collection(self.data / "trec-dl19")
+        run = read_run(self.data / "trec-dl19" / "bm25-top100.trec").top(depth or self.depth)
+        run = run.with_queries(collection.queries)
+        texts = {document.id: document.text for document in collection.documents}
+        number_of, text = np.unique(run.doc, return_inverse=True)
+        query = np.repeat(np.arange(len(run)), run.sizes())
+        found = [texts[run.docs[number]] for number in number_of.tolist()]
+        return Pairs(run.queries.texts or (), found, np.stack([query, text], 1).astype(np.int32))
+
+
+def in_order(pairs: Pairs) -> list[tuple[str, str]]:
+    """Query and text of every pair."""
+    return [(pairs.queries[q], pairs.texts[t]) for q, t in pairs.index.tolist()]
+
+
+def scoring(scorer: Scorer, pairs: Pairs) -> Callable[[], Scores]:
+    """A call that scores all pairs."""
+    return lambda: scorer.score(pairs).values
+
+
+@contextmanager
+def exported(scorer: Any, folder: Path, kind: Any) -> Iterator[dict[str, Any]]:
+    """The scorer from ONNX in float and from every recipe in 8-bit integers."""
+    bits = WIDE - 1 if saturates() else WIDE
+    recipes = {"float": None, **{each.name: Int8(each, bits) for each in RECIPES}}
+    found = {}
+    with TemporaryDirectory() as name:
+        for recipe, int8 in recipes.items():
+            path = Path(name) / recipe / FILES["onnx"]
+            path.parent.mkdir(parents=True)
+            write_onnx(path, scorer, read_config(folder), int8)
+            session = Session.open(Path(name) / recipe, "onnx", kind)
+            if kind == "target-words":
+                found[recipe] = replace(scorer, writer=OnnxWriter(session))
+            else:
+                runner = OnnxPairs if kind == "cross-encoder" else OnnxTexts
+                found[recipe] = replace(scorer, model=runner(session))
+        yield {
+            f"tamis onnx{'' if recipe == 'float' else '-int8 ' + recipe}": each
+            for recipe, each in found.items()
+        }
+
+
+def compare(title: str, contestants: Contestants, pairs: Pairs, rounds: int, exact: str) -> None:
+    """Time all, and print pairs a second, ratios to the first, and how far scores are from it."""
+    scores = {name: contestant() for name, contestant in contestants.items()}
+    seconds = interleaved(contestants, rounds)
+    first = next(iter(seconds))
+    head = f"{'':30}{'pairs/s':>9}{'ratio':>8}{'differ by':>11}{'tau':>8}{'least':>8}"
+    print(f"\n{title}: {len(pairs):,} pairs\n{head}")
+    for name, value in seconds.items():
+        taus = per_query(pairs, scores[exact], scores[name])
+        off = np.abs(scores[exact] - scores[name]).max()
+        print(
+            f"{name:30}{len(pairs) / value:9.1f}{seconds[first] / value:8.2f}{off:11.2g}"
+            f"{taus.mean():8.4f}{taus.min():8.4f}",
+            flush=True,
+        )
+
+
+def per_query(pairs: Pairs, first: Scores, second: Scores) -> NDArray[np.float64]:
+    """Kendall's tau of every query."""
+    query = pairs.index[:, 0]
+    taus = [tau_b(first[query == n], second[query == n]) for n in np.unique(query).tolist()]
+    return np.array([tau for tau in taus if not np.isnan(tau)])
+
+
+def cross_encoder(setting: Setting) -> None:
+    """The cross-encoder against sentence-transformers at its defaults and plain transformers."""
+    import torch
+    from sentence_transformers import CrossEncoder as Theirs
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    folder, pairs = setting.models / "ce", setting.pairs()
+    texts = in_order(pairs)
+    theirs: Any = Theirs(str(folder), device="cpu", activation_fn=torch.nn.Identity())
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model: Any = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+
+    def plain() -> Scores:
+        order = np.argsort([len(query) + len(text) for query, text in texts])
+        values = np.empty(len(texts), np.float32)
+        for start in range(0, len(order), 32):
+            some = order[start : start + 32]
+            queries, documents = zip(*(texts[n] for n in some), strict=True)
+            given = tokenizer(list(queries), list(documents), padding=True, truncation=True,
+                              max_length=LONGEST, return_tensors="pt")  # fmt: skip
+            with torch.inference_mode():
+                values[some] = model(**given).logits[:, 0].numpy()
+        return values
+
+    ours = CrossEncoder.open(folder, threads=THREADS)
+    with exported(ours, folder, "cross-encoder") as exports:
+        contestants: Contestants = {
+            "CrossEncoder.predict": lambda: theirs.predict(texts),
+            "transformers, sorted, 32": plain,
+            "tamis torch": scoring(ours, pairs),
+            **{name: scoring(each, pairs) for name, each in exports.items()},
+        }
+        compare("cross-encoder", contestants, pairs, setting.rounds, "transformers, sorted, 32")
+
+
+def target_words(setting: Setting) -> None:
+    """T5 target words against generate, and against the encoder and one decoder step."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    folder, pairs = setting.models / "t5", setting.pairs(max(2, setting.depth // 4))
+    prompts = [TEMPLATE.format(query=query, document=text) for query, text in in_order(pairs)]
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    ours = TargetWords.open(folder, WORDS, threads=THREADS)
+    ids = list(ours.ids)
+
+    def encoded(some: Sequence[int]) -> Any:
+        texts = [prompts[n] for n in some]
+        return tokenizer(texts, padding=True, truncation=True, max_length=LONGEST,
+                         return_tensors="pt")  # fmt: skip
+
+    def generate() -> Scores:
+        values = np.empty(len(prompts), np.float32)
+        for start in range(0, len(prompts), 32):
+            some = list(range(start, min(start + 32, len(prompts))))
+            with torch.inference_mode():
+                done = model.generate(
+                    **encoded(some), max_new_tokens=1, do_sample=False, output_logits=True,
+                    return_dict_in_generate=True,
+                )  # fmt: skip
+            values[some] = done.logits[0][:, ids].softmax(1)[:, 0].numpy()
+        return values
+
+    def one_step() -> Scores:
+        lengths = [len(each) for each in tokenizer(prompts, truncation=True, max_length=LONGEST)[
+            "input_ids"]]  # fmt: skip
+        values = np.empty(len(prompts), np.float32)
+        for batch in batches(lengths):
+            start = torch.full((len(batch), 1), model.config.decoder_start_token_id)
+            with torch.inference_mode():
+                logits = model(**encoded(batch.tolist()), decoder_input_ids=start).logits[:, 0]
+            values[batch] = logits[:, ids].softmax(1)[:, 0].numpy()
+        return values
+
+    with exported(ours, folder, "target-words") as exports:
+        contestants: Contestants = {
+            "generate, batches of 32": generate,
+            "encoder + one step, sorted": one_step,
+            "tamis torch": scoring(ours, pairs),
+            **{name: scoring(each, pairs) for name, each in exports.items()},
+        }
+        compare("T5 target words", contestants, pairs, setting.rounds, "encoder + one step, sorted")
+
+
+def bi_encoder(setting: Setting) -> None:
+    """Encoding every text, against SentenceTransformer.encode."""
+    from sentence_transformers import SentenceTransformer
+
+    folder, given = setting.models / "minilm", setting.pairs()
+    pairs = Pairs(given.queries, given.texts, given.index)
+    theirs: Any = SentenceTransformer(str(folder), device="cpu")
+    ours = BiEncoder.open(folder, threads=THREADS)
+
+    def cosines(encode: Callable[[list[str]], Any]) -> Callable[[], Scores]:
+        def scored() -> Scores:
+            queries, texts = encode(list(pairs.queries)), encode(list(pairs.texts))
+            found: Scores = np.einsum(
+                "nd,nd->n", queries[pairs.index[:, 0]], texts[pairs.index[:, 1]]
+            )
+            return found
+
+        return scored
+
+    with exported(ours, folder, "bi-encoder") as exports:
+        contestants: Contestants = {
+            "SentenceTransformer.encode": cosines(theirs.encode),
+            "tamis torch": cosines(ours.encode),
+            **{name: cosines(each.encode) for name, each in exports.items()},
+        }
+        compare("bi-encoder", contestants, pairs, setting.rounds, "SentenceTransformer.encode")
+
+
+def splitting(setting: Setting) -> None:
+    """Megabytes of text a second that are split into sentences and windows."""
+    collection = open_collection(setting.data / "squad")
+    documents = list(collection.documents)
+    documents = [
+        Document(str(n), " ".join(document.text for document in documents[n : n + 20]))
+        for n in range(0, len(documents), 20)
+    ]
+    size = sum(len(document.text.encode()) for document in documents) / 1e6
+    backend = BiEncoder.open(setting.models / "minilm").tokens.backend
+    spans = {
+        document.text: backend.encode(document.text, add_special_tokens=False).offsets
+        for document in documents
+    }
+
+    def windows(spec: str, tokens: Any = None) -> Callable[[], object]:
+        parsed = parse_spec(spec)
+        return lambda: [split(document, parsed, tokens=tokens) for document in documents]
+
+    def tokenised(text: str) -> Any:
+        return backend.encode(text, add_special_tokens=False).offsets
+
+    contestants: Mapping[str, Callable[[], object]] = {
+        "sentences": lambda: [split_sentences(document.text) for document in documents],
+        "sentences:10:5": windows("sentences:10:5"),
+        "words:150:75": windows("words:150:75"),
+        "words:100 to sentence ends": windows("words:100"),
+        "tokens:384:192, tokens known": windows("tokens:384:192", spans.__getitem__),
+        "tokens:384:192, tokenising": windows("tokens:384:192", tokenised),
+    }
+    print(f"\nsplitting {size:.1f} MB of {len(documents):,} documents\n{'':30}{'MB/s':>9}")
+    for name, seconds in interleaved(contestants, setting.rounds).items():
+        print(f"{name:30}{size / seconds:9.1f}", flush=True)
+
+
+MEMORY = """
+import sys
+import numpy as np
+from benchmarks.scorers import Setting, THREADS
+from pathlib import Path
+from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.types import Pairs
+data, folder, count, backend = sys.argv[1:]
+some = Setting(Path(data), Path(folder), 100, 1).pairs()
+texts = [f"{n} {' '.join(some.texts[n % len(some.texts)].split()[:12])}" for n in range(int(count))]
+index = np.stack([np.arange(len(texts)) % len(some.queries), np.arange(len(texts))], 1)
+scorer = CrossEncoder.open(folder, threads=THREADS, backend=backend)
+scorer.score(Pairs(some.queries, texts, index.astype(np.int32)))
+print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])
+"""
+
+
+def memory(setting: Setting) -> None:
+    """Megabytes held at most with ten times the pairs (passages cut to twelve words)."""
+    import shutil
+
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "ce"
+        shutil.copytree(setting.models / "ce", folder)
+        (folder / "onnx").mkdir(exist_ok=True)
+        scorer = CrossEncoder.open(folder)
+        bits = WIDE - 1 if saturates() else WIDE
+        write_onnx(folder / FILES["onnx"], scorer, read_config(folder))
+        write_onnx(
+            folder / FILES["onnx-int8"], scorer, read_config(folder), Int8(RECIPES[-1], bits)
+        )
+        print(f"\nmemory{'':24}{'2,000':>9}{'20,000 pairs':>15}")
+        for backend in ("torch", "onnx", "onnx-int8"):
+            held = [peak(setting.data, folder, count, backend) for count in (2_000, 20_000)]
+            print(f"tamis {backend:24}{held[0]:6,} MB{held[1]:12,} MB", flush=True)
+
+
+def peak(data: Path, folder: Path, count: int, backend: str) -> int:
+    """Megabytes that a process holds at most while it scores so many pairs."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(data), str(folder), str(count), backend],
+        stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    return int(done.stdout) // 1024
+
+
+PARTS: Mapping[str, Callable[[Setting], None]] = {
+    "cross-encoder": cross_encoder,
+    "target-words": target_words,
+    "bi-encoder": bi_encoder,
+    "splitting": splitting,
+    "memory": memory,
+}
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", choices=PARTS, action="append", help="repeatable")
+    parser.add_argument("--depth", type=int, default=20, help="passages of each of 43 queries")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args(arguments)
+    if not os.environ.get("TAMIS_DATA") or not os.environ.get("TAMIS_MODELS"):
+        print("scorers: skipped, TAMIS_DATA and TAMIS_MODELS are not set")
+        return
+    warnings.simplefilter("ignore")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import torch
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    torch.set_num_threads(THREADS)
+    setting = Setting(
+        Path(os.environ["TAMIS_DATA"]), Path(os.environ["TAMIS_MODELS"]), given.depth, given.rounds
+    )
+    for part in given.only or PARTS:
+        PARTS[part](setting)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,150 @@
+"""What `tamis index` and `tamis search` do with vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tamis.cli.common import say
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from tamis.scorers.bi_encoder import BiEncoder
+    from tamis.search import Index
+    from tamis.search.vectors import VectorModel
+    from tamis.types import Encoder, Queries, Run, Source
+
+Dense = Annotated[
+    str | None,
+    typer.Option(
+        "--dense", metavar="MODEL", help="Encode documents without vectors by this bi-encoder."
+    ),
+]
+DropDense = Annotated[bool, typer.Option("--drop-dense", help="Remove the vectors.")]
+Passages = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC", help="--dense: a vector a passage, such as words:150:75; else whole."
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="dense, hybrid: the bi-encoder; the one recorded in the index if unset."),
+]
+
+
+def find_model(reference: str) -> tuple[Path, VectorModel]:
+    """The folder that a folder, an installed package or a hub id names, and its identity."""
+    from tamis.models import find_base
+    from tamis.models.bases import identify
+    from tamis.search.vectors import VectorModel
+
+    folder = find_base(reference)
+    base = identify(folder)
+    where = str(folder.resolve()) if Path(reference).expanduser().is_dir() else reference
+    return folder, VectorModel(base.name, base.sha256, where)
+
+
+def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, VectorModel]:
+    """The bi-encoder to encode with and its identity; also refuses passages that are none."""
+    from tamis.scorers.bi_encoder import BiEncoder
+    from tamis.text.passages import parse_spec
+
+    if passages is not None:
+        parse_spec(passages)
+    folder, model = find_model(reference)
+    return BiEncoder.open(folder), model
+
+
+def encode(
+    opened: Index, encoder: BiEncoder, model: VectorModel, passages: str | None, force: bool
+) -> None:
+    """Encode what has no vectors yet, and say what was cut."""
+    from tamis.collection.notes import counted
+    from tamis.pipeline.passage_scores import token_spans
+
+    try:
+        opened.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
+    except KeyboardInterrupt:
+        say("what was encoded is kept: the same command goes on from there")
+        raise
+    _compile_kernels(opened, encoder)
+    facts = [vectors.facts for vectors in opened.snapshot.encoded]
+    rows = counted(sum(each["rows"] for each in facts), "vector")
+    say(f"{opened.path}: {rows} of {encoder.dimensions} dimensions by {model.name}")
+    tokens = sum(each["tokens_cut"] for each in facts)
+    if tokens:
+        documents = counted(sum(each["documents_cut"] for each in facts), "document")
+        say(
+            f"warning: {counted(tokens, 'token')} of {documents} cut at {encoder.max_length}; "
+            "--passages reads all of a document"
+        )
+    left_out = sum(each["left_out"] for each in facts)
+    if left_out:
+        say(f"warning: {counted(left_out, 'word')} in no passage, since the spec samples")
+
+
+def _compile_kernels(opened: Index, encoder: Encoder) -> None:
+    """Search once, so that what is compiled on first use is compiled before anyone waits for it."""
+    from tamis.types import Queries, Query
+
+    opened.dense(encoder).search(Queries.of([Query("q", "a")]), 10)
+
+
+def recorded_encoder(opened: Index, reference: str | None, threads: int | None) -> Encoder:
+    """The encoder that made the vectors of an index, or the one named, which must be the same."""
+    from tamis.scorers.bi_encoder import BiEncoder
+    from tamis.search.dense import check_complete, vector_model
+
+    check_complete(opened)
+    recorded = vector_model(opened)
+    if recorded is None:
+        raise InputError(f"{opened.path} holds no documents", hint="index some first")
+    folder, model = find_model(reference or recorded.reference or recorded.name)
+    if recorded.sha256 and model.sha256 != recorded.sha256:
+        raise InputError(
+            f"the vectors in {opened.path} were made by {recorded.name} "
+            f"(weights {recorded.sha256[:12]}…), not {model.name} ({model.sha256[:12]}…)",
+            hint=f"name that model with --model, or encode again: tamis index -o {opened.path} "
+            "--dense MODEL --force",
+        )
+    return BiEncoder.open(folder, threads=threads)
+
+
+def dense_source(
+    opened: Index,
+    ranking: Literal["dense", "hybrid"],
+    words: Source,
+    reference: str | None,
+    threads: int | None,
+) -> Source:
+    """The vectors of an index as a source, alone or fused by rank with a ranking by words."""
+    from tamis.pipeline.hybrid import hybrid
+
+    dense = opened.dense(recorded_encoder(opened, reference, threads), threads)
+    return dense if ranking == "dense" else hybrid(words, dense)
+
+
+def search_saying(source: Source, queries: Queries, top: int) -> Run:
+    """Search, and say how many tokens of the queries no vector has seen."""
+    from tamis.pipeline.hybrid import Hybrid
+
+    if isinstance(source, Hybrid):
+        runs = source.runs(queries, top)
+        for run in runs:
+            _say_cut(run)
+        return source.fuse(runs).top(top)
+    run = source.search(queries, top)
+    _say_cut(run)
+    return run
+
+
+def _say_cut(run: Run) -> None:
+    from tamis.collection.notes import counted
+
+    if "query_cut" in run.extra:
+        cut = run.extra["query_cut"][run.offsets[:-1][run.sizes() > 0]]
+        tokens, queries = counted(int(cut.sum()), "token"), counted(int((cut > 0).sum()), "query")
+        say(f"warning: {tokens} of {queries} cut: longer than the model reads")

@@ -1,0 +1,281 @@
+"""`tamis rerank`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tamis.cli.common import (
+    STDIO,
+    Force,
+    Format,
+    IdColumn,
+    Json,
+    OnError,
+    QueriesFile,
+    TextColumn,
+    TitleColumn,
+    reading,
+    say,
+    show_facts,
+    show_json,
+    writing_to,
+)
+from tamis.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from tamis.collection._records import Columns
+    from tamis.models import Ranker
+    from tamis.pipeline.cache import ScoreCache
+    from tamis.pipeline.rerank import Rerank
+    from tamis.types import Document, Queries, Run
+
+BERT_3S = "bert-3s"
+
+
+def seconds(text: str) -> float:
+    """A length of time from `200ms`, `1.5s` or plain seconds.
+
+    >>> seconds("200ms"), seconds("1.5 s"), seconds("2")
+    (0.2, 1.5, 2.0)
+    """
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(ms|s)?\s*", text.lower())
+    found = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else 0.0
+    if found <= 0:
+        raise typer.BadParameter(f"{text!r} is no length of time; write 200ms or 1.5s")
+    return found
+
+
+def rerank(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="What to re-rank; - is stdin.")],
+    collection: Annotated[
+        str, typer.Option("-c", "--collection", help="Where the documents are; an index will do.")
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            help="A model folder, an installed model package or a hub id; alignment:VECTORS, "
+            "or lexical over an index.",
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="RUN", help="The new run; - is stdout.")
+    ],
+    passages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="What is scored at a time: whole (default), sentences:10:5, words:150:75, …",
+        ),
+    ] = None,
+    aggregate: Annotated[
+        str,
+        typer.Option(
+            help="How passages' scores become the document's: first, max, sum, mean, top:3, "
+            "bert-3s:α:w2:w3, or bert-3s with --tune."
+        ),
+    ] = "max",
+    depth: Annotated[int, typer.Option(min=1, help="How many of each query to re-rank.")] = 100,
+    interpolate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="W",
+            min=0,
+            max=1,
+            help="W times this score and 1 - W times the first, each put on 0 to 1 in a query.",
+        ),
+    ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Re-rank as deep as so much time a query allows: 200ms."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="All cores if unset.")] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option(metavar="QRELS", help="Choose the numbers of bert-3s on these judgements."),
+    ] = None,
+    measure: Annotated[str, typer.Option("-m", "--measure", help="What --tune tunes for.")] = "AP",
+    queries: QueriesFile = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where scores are kept; OUTPUT.scores if unset."),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no scores.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of passages that are sampled.")] = 0,
+    format: Format = None,
+    id: IdColumn = None,
+    text: TextColumn = None,
+    title: TitleColumn = None,
+    on_error: OnError = "raise",
+    json: Json = False,
+    force: Force = False,
+) -> None:
+    """Score the first documents of every query anew with a model, and re-rank them.
+
+    Example: tamis rerank bm25.parquet -c docs.jsonl --model all-MiniLM-L6-v2 -o reranked.parquet
+    """
+    from tamis.collection._records import Columns
+    from tamis.collection.runs import write_run
+    from tamis.models import open_ranker
+    from tamis.pipeline.rerank import rerank as stage_of
+
+    allowed = None if latency is None else seconds(latency)
+    _check_use(aggregate, tune, cache, no_cache, latency, json and output == STDIO)
+    _check_output(output, force)
+    skip = on_error == "skip"
+    found, texts = _documents(collection, format, Columns(id=id, text=text, title=title), skip)
+    read = _with_texts(_read(run, skip), queries, texts, skip)
+    ranker = open_ranker(model, threads=threads, documents=found)
+    kept = None if no_cache or latency else cache or _beside(output)
+    with _score_cache(kept, ranker, always=tune is not None) as scores:
+        stage = stage_of(
+            ranker.scorer,
+            found,
+            passages=passages,
+            aggregate=f"{BERT_3S}:0:0:0" if aggregate == BERT_3S else aggregate,
+            depth=depth,
+            interpolate=interpolate,
+            cache=scores,
+            latency=allowed,
+            missing=on_error,
+            model=ranker.name,
+            seed=seed,
+        )
+        if tune:
+            stage = _tuned(stage, read, tune, measure)
+        done = stage.rerank(read)
+    with writing_to(output) as out:
+        for note in write_run(done.run, out, force=force):
+            say(f"note: {note}")
+    if json:
+        show_json(done.facts())
+        return
+    with redirect_stdout(sys.stderr if output == STDIO else sys.stdout):
+        show_facts(done.facts())
+
+
+def _check_use(
+    aggregate: str,
+    tune: str | None,
+    cache: Path | None,
+    no_cache: bool,
+    latency: str | None,
+    two_on_stdout: bool,
+) -> None:
+    if (aggregate == BERT_3S) != (tune is not None):
+        raise typer.BadParameter(
+            "--tune QRELS and --aggregate bert-3s go together; "
+            "without judgements give the numbers: bert-3s:0.4:0.8:0.3"
+        )
+    if tune and latency:
+        raise typer.BadParameter("--tune goes without --latency: give the numbers it chose")
+    if cache and (no_cache or latency):
+        raise typer.BadParameter("--cache goes neither with --no-cache nor with --latency")
+    if two_on_stdout:
+        raise typer.BadParameter("--json prints on stdout: write the run to a file")
+
+
+def _check_output(output: str, force: bool) -> None:
+    """Refuse before the work what could not be written after it."""
+    path = Path(output)
+    if output == STDIO:
+        return
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists already", hint="choose another name, or give --force")
+    if not path.parent.is_dir():
+        raise OutputError(f"there is no folder {path.parent}", hint="make it first")
+
+
+def _documents(
+    name: str, format: str | None, columns: Columns, skip: bool
+) -> tuple[Iterable[Document], Queries | None]:
+    """The documents of a collection or an index, and the queries that came with them."""
+    from tamis.collection.look import look
+    from tamis.collection.opening import is_id, open_collection
+    from tamis.search import Index
+
+    if not is_id(name) and format is None and Path(name).is_dir() and look(name) == "index":
+        return Index.open(name), None
+    opened = open_collection(
+        name, format=format, columns=columns, on_error="skip" if skip else "raise"
+    )
+    return opened.documents, opened.queries
+
+
+def _read(run: str, skip: bool) -> Run:
+    from tamis.collection.base import Faults
+    from tamis.collection.notes import counted
+    from tamis.collection.runs import read_run
+
+    faults = Faults(skip=skip)
+    with reading(run) as path:
+        read = read_run(path, faults)
+    if faults.count:
+        say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
+    return read
+
+
+def _with_texts(run: Run, file: str | None, known: Queries | None, skip: bool) -> Run:
+    """The run with its queries' texts: of a file, else its own, else the collection's."""
+    from tamis.collection.opening import read_queries
+    from tamis.types import Queries, Query
+
+    if file is not None:
+        known = read_queries(file)
+    elif run.queries.texts is not None:
+        return run
+    if known is None or not len(known):
+        raise InputError(
+            "neither the run nor the collection has the queries' texts",
+            hint="name a file of queries: --queries FILE",
+        )
+    if skip:
+        strangers = [Query(name, "") for name in run.queries.ids if name not in known]
+        known = Queries.of([*known, *strangers])
+    return run.with_queries(known)
+
+
+def _beside(output: str) -> Path | None:
+    return None if output == STDIO else Path(f"{output}.scores")
+
+
+@contextmanager
+def _score_cache(path: Path | None, ranker: Ranker, always: bool) -> Iterator[ScoreCache | None]:
+    """The scores kept in a file, if any are to be; says so when the work is interrupted.
+
+    Where they are needed twice they are `always` kept, if only for as long as the work lasts.
+    """
+    from tamis.pipeline.cache import ScoreCache
+
+    with ExitStack() as held:
+        if path is None or ranker.identity is None:
+            if not always:
+                yield None
+                return
+            path = Path(held.enter_context(TemporaryDirectory())) / "scores"
+        cache = held.enter_context(ScoreCache(path, ranker.identity or ranker.name))
+        if cache.dropped:
+            say(f"note: {cache.dropped:,} bytes at the end of {path} were not whole: dropped")
+        try:
+            yield cache
+        except KeyboardInterrupt:
+            say(f"{len(cache):,} scores are kept in {path}: the same command goes on from there")
+            raise
+
+
+def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
+    from tamis.collection.judgements import read_qrels
+    from tamis.pipeline.bert3s_tuning import tune_three_sentences
+
+    tuned = tune_three_sentences(stage, run, read_qrels(qrels), measure)
+    say(f"chosen: {tuned.chosen}, {measure} {tuned.values[tuned.chosen]:.4f}")
+    say("note: that is measured on the judgements it was chosen on; test on others")
+    return tuned.stage

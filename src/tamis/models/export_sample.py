@@ -1,0 +1,89 @@
+"""What an export is judged on: queries with candidates, scored by the model and by its export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.collection.pydocs import open_pydocs
+from tamis.errors import InputError
+from tamis.evaluation import agree, evaluate
+from tamis.pipeline.library import Documents
+from tamis.pipeline.rerank import rerank
+from tamis.search import Index
+from tamis.types import Qrels, Run, Scorer
+
+QUESTIONS, DEPTH = 30, 30
+"""How many questions of `tamis:pydocs`, and how many documents of each, are scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A run whose queries have texts, where its documents are, and judgements if there are any."""
+
+    run: Run
+    documents: Documents
+    qrels: Qrels | None = None
+    measure: str = "nDCG@10"
+    name: str = "the given run"
+
+    def scored(self, scorer: Scorer) -> Scored:
+        """Score every document of the run."""
+        start = process_time()
+        depth = int(self.run.sizes().max(initial=1))
+        done = rerank(scorer, self.documents, depth=depth).rerank(self.run)
+        seconds = process_time() - start
+        scores = np.empty(len(done.run.doc), np.float32)
+        scores[done.row] = done.run.score
+        value = None
+        if self.qrels is not None:
+            found = evaluate(self.qrels, {"run": done.run}, [self.measure])
+            value = found.mean("run", self.measure)
+        return Scored(done.run, scores, value, len(scores) / seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The run as a scorer ranks it, its scores in the order of the first run, what it is worth."""
+
+    run: Run
+    scores: NDArray[np.float32]
+    value: float | None
+    speed: float
+    """Documents a second of the processors' time, which other work hardly changes."""
+
+    def taus(self, other: Scored) -> NDArray[np.float64]:
+        """Kendall's tau of every query, where there are two documents at least."""
+        found = agree(self.run, other.run).tau
+        return found[~np.isnan(found)]
+
+
+def check_sample(sample: Sample) -> Sample:
+    """The sample, if it says anything about a ranking."""
+    if sample.run.queries.texts is None:
+        raise InputError("the queries of the run have no texts", hint="run.with_queries(queries)")
+    if not (sample.run.sizes() > 1).any():
+        raise InputError(
+            "no query of the run has two documents, so there is no ranking to compare",
+            hint="give a run with more candidates",
+        )
+    return sample
+
+
+def pydocs_sample(questions: int = QUESTIONS, depth: int = DEPTH) -> Sample:
+    """Questions about Python's own documentation with what BM25 finds for them."""
+    collection = open_pydocs()
+    qrels = collection.qrels["test"]
+    queries = collection.queries
+    numbers = qrels.queries.positions_in(queries.ids)
+    few = np.sort(numbers[:: max(1, len(numbers) // questions)][:questions])
+    with TemporaryDirectory() as folder:
+        index = Index.build(collection.documents, Path(folder) / "index")
+        run = (index.bm25() % depth)(queries.select(few))
+        documents = list(collection.documents)
+    return Sample(run, documents, qrels.select(run.queries.ids), name=str(collection.name))

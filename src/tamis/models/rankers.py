@@ -1,0 +1,105 @@
+"""From the name a user gives to a scorer that re-ranks, with what tells it from any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from tamis.errors import InputError
+from tamis.manifest import read_manifest
+from tamis.models.adopting import kind_of
+from tamis.models.bases import find_base
+from tamis.models.folder import open_scorer
+from tamis.models.trying import tried
+from tamis.scorers.alignment import Alignment
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.lexical import Lexical
+from tamis.scorers.vectors import read_vectors
+from tamis.scorers.weights import read_config
+from tamis.scorers.word_counts import WordCounts
+from tamis.search import Index
+from tamis.types import Document, Scorer
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Ranker:
+    """A scorer, what it is called, and a digest that changes whenever its scores may.
+
+    Without an `identity` its scores cannot be told from another's, or are not worth keeping.
+    """
+
+    scorer: Scorer
+    name: str
+    identity: str | None
+
+
+LEXICAL, ALIGNMENT = "lexical", "alignment:"
+
+
+def open_ranker(
+    name: str | Path,
+    *,
+    threads: int | None = None,
+    documents: Iterable[Document] | None = None,
+) -> Ranker:
+    """The scorer that a name stands for: a model folder, a plain Hugging Face folder that says
+    what it is, an installed model package, or a hub id.
+
+    Two need no model but the statistics of `documents`: `lexical`, which needs an index, and
+    `alignment:VECTORS` with the file or folder of word vectors. Their scores are not worth keeping.
+    """
+    if name == LEXICAL:
+        if not isinstance(documents, Index):
+            raise InputError(
+                "lexical scores need the statistics of an index", hint="tamis index, then -c INDEX"
+            )
+        return Ranker(Lexical(documents), LEXICAL, None)
+    if str(name).startswith(ALIGNMENT) and documents is not None:
+        vectors = read_vectors(Path(str(name).removeprefix(ALIGNMENT)).expanduser())
+        return Ranker(Alignment(vectors, WordCounts.of(documents)), str(name), None)
+    folder = Path(name).expanduser()
+    if not folder.is_dir() or read_manifest(folder) is None:
+        folder = find_base(name)
+    scorer = tried(lambda: _open(folder, threads), folder)
+    return Ranker(scorer, str(name), digest(folder, type(scorer).__name__))
+
+
+def _open(folder: Path, threads: int | None) -> Scorer:
+    if read_manifest(folder) is not None:
+        return open_scorer(folder, threads=threads)
+    try:
+        kind = kind_of(folder, read_config(folder))
+    except InputError as error:
+        raise InputError(str(error), hint=_adopting(folder, "--kind KIND")) from None
+    if kind == "cross-encoder":
+        return CrossEncoder.open(folder, threads=threads)
+    if kind == "bi-encoder":
+        return BiEncoder.open(folder, threads=threads)
+    raise InputError(
+        f"{folder} is a language model that does not say which two words to compare",
+        hint=_adopting(folder, "--words true false"),
+    )
+
+
+def _adopting(folder: Path, option: str) -> str:
+    return f"tamis adopt {folder} -o FOLDER {option}, then name that FOLDER"
+
+
+def digest(folder: Path, *more: str) -> str:
+    """A hash of every file in a model folder and of what else decides the scores."""
+    found = xxhash.xxh3_128("\0".join(more).encode())
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if path.is_dir() or any(part.startswith((".", "__")) for part in inside.parts):
+            continue
+        found.update(f"\0{inside}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                found.update(block)
+    return str(found.hexdigest())

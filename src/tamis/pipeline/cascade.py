@@ -1,0 +1,249 @@
+"""A cascade: the re-ranker scores only documents that may still reach the top k.
+
+Some documents of a query are scored, then, a few at a time, those likeliest to be among the best
+k by what is known of them (the first stage's score, stored vectors, the scores so far), until
+fewer are expected to be missed than the wanted agreement with a full re-ranking allows. Queries
+are worked on side by side, so that batches stay full. What was skipped stands below in the order
+in which it was expected, and the run says which documents those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.pipeline.cascade_model import Calibration, Candidates, chances, fit
+from tamis.pipeline.cascade_vectors import StoredVectors, VectorSource
+from tamis.pipeline.placing import below
+from tamis.pipeline.rerank import Rerank
+from tamis.search import Index
+from tamis.types import Encoder, Run, Spec, Stage
+
+Rows = NDArray[np.int64]
+BLOCK = 64
+"""How many queries are worked on side by side."""
+FIRST = 20
+"""How many documents of a query are scored before anything is decided, k at least."""
+STEP = 10
+"""How many documents of a query are scored at a time after that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cascaded:
+    """A run re-ranked in part, and how many of each query's top k are expected to be missed."""
+
+    run: Run
+    missed: NDArray[np.float64]
+    spec: Spec
+
+    def facts(self) -> dict[str, Any]:
+        """What there is to tell, by section and name."""
+        skipped, scored = self.run.extra["skipped"], self.run.extra["passage"] >= 0
+        asked, k = max(int((self.run.sizes() > 0).sum()), 1), int(self.spec["k"])
+        candidates = max(int((skipped | scored).sum()), 1)
+        found = 1 - float(self.missed.sum()) / (asked * k)
+        return {
+            "queries": len(self.run),
+            "documents scored": int(scored.sum()),
+            "documents skipped": int(skipped.sum()),
+            "share skipped": round(float(skipped.sum()) / candidates, 3),
+            "queries of which some were skipped": _queries_with(self.run, skipped),
+            f"expected agreement of the top {k}": round(found, 3),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Cascade(Stage):
+    """Re-ranks what may reach the top k; made by `cascade`."""
+
+    full: Rerank
+    vectors: VectorSource
+    calibration: Calibration
+    agreement: float = 0.9
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        _check_stage(self.full)
+        if self.k < 1:
+            raise InputError(f"there is no top {self.k}", hint="k is 1 or more; 10 is usual")
+        if not 0 < self.agreement <= 1:
+            raise InputError(
+                f"the agreement cannot be {self.agreement:g}", hint="above 0 and 1 at most"
+            )
+
+    def __call__(self, run: Run) -> Run:
+        return self.cascade(run).run
+
+    def spec(self) -> Spec:
+        """See `Stage.spec`."""
+        return {
+            "stage": "cascade",
+            "full": self.full.spec(),
+            "vectors": self.vectors.spec(),
+            "calibration": self.calibration.record(),
+            "agreement": self.agreement,
+            "k": self.k,
+        }
+
+    def cascade(self, run: Run) -> Cascaded:
+        """The run re-ranked, and what was skipped."""
+        found = _Found.of(run)
+        for start in range(0, len(run), BLOCK):
+            block = list(_candidates(self.full, self.vectors, run, start))
+            for rows, candidates in block:
+                found.expected[rows] = self.calibration.mean(candidates)
+                found.candidate[rows] = True
+            while chosen := [self._next(*query, found) for query in block]:
+                rows = np.sort(np.concatenate(chosen))
+                if not len(rows):
+                    break
+                found.enter(self.full, run, rows)
+        missed = np.zeros(len(run))
+        np.add.at(missed, np.repeat(np.arange(len(run)), run.sizes()), found.chance)
+        return Cascaded(found.placed(run), missed, self.spec())
+
+    def _next(self, rows: Rows, candidates: Candidates, found: _Found) -> Rows:
+        """Which documents of a query are to be scored now; none when enough are."""
+        left = np.flatnonzero(~found.tried[rows])
+        if len(left) == len(rows):
+            order = np.argsort(-found.expected[rows], kind="stable")
+            return rows[order[: max(FIRST, self.k)]]
+        known = np.flatnonzero(found.passage[rows] >= 0)
+        scores = found.score[rows[known]].astype(np.float64)
+        guessed, deviation = self.calibration.guess(candidates, known, scores, left)
+        chance = np.ones(len(left))
+        if len(known) >= self.k:
+            chance = chances(guessed, deviation, float(np.sort(scores)[-self.k]))
+        found.expected[rows[left]], found.chance[rows[left]] = guessed, chance
+        if chance.sum() <= self.k * (1 - self.agreement):
+            return rows[:0]
+        return rows[left[np.lexsort((-guessed, -chance))[:STEP]]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What is known of every row of a run while it is being scored."""
+
+    candidate: NDArray[np.bool_]
+    tried: NDArray[np.bool_]
+    score: NDArray[np.float32]
+    passage: NDArray[np.int32]
+    cut: NDArray[np.int32]
+    expected: NDArray[np.float32]
+    chance: NDArray[np.float64]
+    """How likely a row that was not scored would have been among the best."""
+
+    @classmethod
+    def of(cls, run: Run) -> _Found:
+        rows = len(run.doc)
+        no, nothing = np.zeros(rows, bool), np.zeros(rows, np.int32)
+        worst = np.full(rows, -np.inf, np.float32)
+        passage = np.full(rows, -1, np.int32)
+        return cls(no, no.copy(), worst, passage, nothing, worst.copy(), np.zeros(rows))
+
+    def enter(self, full: Rerank, run: Run, rows: Rows) -> None:
+        """Score some rows, in ascending order."""
+        made = full.rerank(_part(run, rows)).found
+        self.score[rows], self.passage[rows], self.cut[rows] = made.score, made.passage, made.cut
+        self.tried[rows], self.chance[rows] = True, 0.0
+
+    def placed(self, run: Run) -> Run:
+        """The run with what was scored first, then what was skipped, then what lay too deep."""
+        columns = {
+            **run.extra,
+            "first": run.score,
+            "passage": self.passage,
+            "cut": self.cut,
+            "skipped": self.candidate & ~self.tried,
+            "scored": self.score,
+        }
+        expected = below(run, self.candidate, self.expected)
+        ordered = Run(run.queries, run.docs, run.offsets, run.doc, expected, columns)
+        extra = dict(ordered.extra)
+        score = below(ordered, extra["passage"] >= 0, extra.pop("scored"))
+        return Run(run.queries, run.docs, run.offsets, ordered.doc, score, extra)
+
+
+def cascade(
+    full: Rerank,
+    index: Index,
+    encoder: Encoder,
+    calibration: Calibration,
+    *,
+    agreement: float = 0.9,
+    k: int = 10,
+) -> Cascade:
+    """A stage that has the top k of `full` for the most part, and scores only what it needs to.
+
+    `agreement` is the share of the full top k that is expected to be found: 1 scores everything.
+    The vectors of the `index` (made by `encoder`) say what is alike; `calibration` is made by
+    `calibrate`, on other queries than those that are to be ranked and without judgements.
+
+    The run has the columns of `rerank` and `skipped`: whether a document was passed over.
+    """
+    return Cascade(full, StoredVectors.of(index, encoder), calibration, agreement, k)
+
+
+def calibrate(full: Rerank, index: Index, encoder: Encoder, run: Run) -> Calibration:
+    """What a re-ranker's scores have to do with first-stage scores and vectors.
+
+    All candidates of the run are scored; no judgements are needed. Some 40 queries like those to
+    come are good; their documents must be in the index.
+    """
+    return calibrate_with(full, StoredVectors.of(index, encoder), run)
+
+
+def calibrate_with(full: Rerank, vectors: VectorSource, run: Run) -> Calibration:
+    """The same with vectors from anywhere."""
+    _check_stage(full)
+    found = full.rerank(run).found
+    queries = []
+    for start in range(0, len(run), BLOCK):
+        for rows, candidates in _candidates(full, vectors, run, start):
+            scored = np.flatnonzero(found.passage[rows] >= 0)
+            scores = found.score[rows[scored]].astype(np.float64)
+            queries.append((candidates.take(scored), scores))
+    return fit(queries)
+
+
+def _candidates(
+    full: Rerank, vectors: VectorSource, run: Run, start: int
+) -> Iterator[tuple[Rows, Candidates]]:
+    """The rows that may be re-ranked of each query of a block, and what is known of them."""
+    if run.queries.texts is None:
+        raise InputError(
+            "the queries of the run have no texts", hint="add them: run.with_queries(queries)"
+        )
+    sizes, texts = run.sizes(), run.queries.texts
+    numbers = range(start, min(start + BLOCK, len(run)))
+    asked = [number for number in numbers if sizes[number] and texts[number].strip()]
+    encoded = vectors.queries([texts[number] for number in asked]) if asked else ()
+    for number, query in zip(asked, encoded, strict=True):
+        rows = run.offsets[number] + np.arange(min(int(sizes[number]), full.depth))
+        documents = vectors.documents(query, run.docs.take(run.doc[rows]))
+        yield rows, Candidates.of(run.score[rows].astype(np.float64), query, documents)
+
+
+def _part(run: Run, rows: Rows) -> Run:
+    """Some rows of a run, in the order they have there."""
+    offsets = np.searchsorted(rows, run.offsets)
+    extra = {name: column[rows] for name, column in run.extra.items()}
+    return Run.trusted(run.queries, run.docs, offsets, run.doc[rows], run.score[rows], extra)
+
+
+def _queries_with(run: Run, marked: NDArray[Any]) -> int:
+    counted = np.concatenate([[0], np.cumsum(marked)])
+    return int((np.diff(counted[run.offsets]) > 0).sum())
+
+
+def _check_stage(full: Rerank) -> None:
+    if full.interpolate is not None or full.latency is not None:
+        raise InputError(
+            "a cascade needs scores that do not depend on what else is scored, nor on time",
+            hint="re-rank without interpolate and latency; fuse the run with the first stage after",
+        )

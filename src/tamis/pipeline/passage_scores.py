@@ -1,0 +1,177 @@
+"""Rows of a run to scores of their documents' passages, in chunks that keep memory flat.
+
+Chunks run across queries; where one ends depends only on the run and the spec, never on time or
+on what is known already, so that a job that was interrupted computes the same when it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.pipeline.cache import ScoreCache
+from tamis.pipeline.library import Library
+from tamis.text.passages import PassageSpec, Tokens, split, text_of
+from tamis.text.sentences import Span
+from tamis.types import Document, Pairs, Run, Scorer, Scores
+
+PAIRS = 256
+"""How many pairs a chunk has, unless one document alone has more."""
+CHARACTERS = 4 << 20
+"""How much text a chunk holds, unless one document alone has more."""
+FETCHED = 64
+"""How many documents are fetched at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class PassageScores:
+    """Some rows of a run and what the passages of each scored: those of the n-th are `offsets[n]`
+    to `offsets[n + 1]` of `values`, `cut` (tokens) and `numbers`.
+    """
+
+    rows: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    numbers: NDArray[np.int32]
+    values: NDArray[np.float32]
+    cut: NDArray[np.int32]
+    left_out: NDArray[np.int64]
+    """How many words of each document are in no passage, where the spec samples."""
+    computed: int
+    """How many distinct pairs were scored now rather than found in the cache."""
+
+
+@dataclass
+class _Chunk:
+    """Pairs being gathered."""
+
+    rows: list[int] = field(default_factory=list)
+    query: list[int] = field(default_factory=list)
+    """The number in the run of each row's query."""
+    ends: list[int] = field(default_factory=lambda: [0])
+    numbers: list[int] = field(default_factory=list)
+    texts: dict[str, int] = field(default_factory=dict)
+    text: list[int] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
+    characters: int = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.text) >= PAIRS or self.characters >= CHARACTERS
+
+
+@dataclass(frozen=True, eq=False)
+class PassageScorer:
+    """Scores the passages of documents; what the scorer says is checked and kept."""
+
+    scorer: Scorer
+    spec: PassageSpec
+    library: Library
+    cache: ScoreCache | None = None
+    seed: int = 0
+
+    def score(self, run: Run, rows: NDArray[np.int64]) -> Iterator[PassageScores]:
+        """Score the documents of these rows (ascending), chunk by chunk."""
+        chunk, tokens = _Chunk(), token_spans(self.scorer)
+        query_of = np.searchsorted(run.offsets, rows, side="right") - 1
+        for start in range(0, len(rows), FETCHED):
+            some = rows[start : start + FETCHED].tolist()
+            documents = self.library.fetch(run.docs.take(run.doc[some]))
+            queries = query_of[start : start + FETCHED].tolist()
+            for row, query, document in zip(some, queries, documents, strict=True):
+                self._gather(chunk, row, query, document, tokens)
+                if chunk.full:
+                    yield self._score_chunk(run, chunk)
+                    chunk = _Chunk()
+        if chunk.rows:
+            yield self._score_chunk(run, chunk)
+
+    def _gather(
+        self, chunk: _Chunk, row: int, query: int, document: Document, tokens: Tokens | None
+    ) -> None:
+        found = split(document, self.spec, tokens=tokens, seed=self.seed)
+        for passage in found.passages:
+            text = text_of(document, passage, self.spec.title)
+            chunk.text.append(chunk.texts.setdefault(text, len(chunk.texts)))
+            chunk.characters += len(text)
+            chunk.numbers.append(passage.number)
+        chunk.rows.append(row)
+        chunk.query.append(query)
+        chunk.ends.append(len(chunk.text))
+        chunk.left_out.append(found.left_out)
+
+    def _score_chunk(self, run: Run, chunk: _Chunk) -> PassageScores:
+        offsets = np.array(chunk.ends, np.int64)
+        asked, query = np.unique(np.array(chunk.query), return_inverse=True)
+        texts = run.queries.texts or ()
+        asks = np.repeat(query, np.diff(offsets)) * len(chunk.texts) + np.array(
+            chunk.text, np.int64
+        )
+        distinct, first, pair = np.unique(asks, return_index=True, return_inverse=True)
+        index = np.stack(np.divmod(distinct, max(len(chunk.texts), 1)), 1).astype(np.int32)
+        pairs = Pairs([texts[n] for n in asked.tolist()], list(chunk.texts), index)
+        scores, computed = self._scores(pairs, first, run, chunk)
+        return PassageScores(
+            np.array(chunk.rows, np.int64),
+            offsets,
+            np.array(chunk.numbers, np.int32),
+            scores.values[pair],
+            scores.cut[pair],
+            np.array(chunk.left_out, np.int64),
+            computed,
+        )
+
+    def _scores(
+        self, pairs: Pairs, passage: NDArray[np.int64], run: Run, chunk: _Chunk
+    ) -> tuple[Scores, int]:
+        """The scores of pairs, from the cache where it has them, and how many it had not.
+
+        `passage` is the place of each pair's passage in the chunk, or of the first of several.
+        """
+        if self.cache is None:
+            scores = self.scorer.score(pairs)
+            _check(scores, passage, run, chunk)
+            return scores, len(pairs)
+        keys = self.cache.keys(pairs)
+        scores, known = self.cache.find(keys)
+        new = np.flatnonzero(~known)
+        if len(new):
+            found = self.scorer.score(Pairs(pairs.queries, pairs.texts, pairs.index[new]))
+            _check(found, passage[new], run, chunk)
+            self.cache.add(keys[new], found)
+            scores.values[new], scores.cut[new] = found.values, found.cut
+        return scores, len(new)
+
+
+def _check(scores: Scores, passage: NDArray[np.int64], run: Run, chunk: _Chunk) -> None:
+    """Refuse a score that is no number, and say whose it is."""
+    if len(scores.values) != len(passage):
+        raise InputError(f"{len(passage)} pairs but {len(scores.values)} scores of the scorer")
+    bad = np.flatnonzero(~np.isfinite(scores.values))
+    if not len(bad):
+        return
+    place = int(passage[bad[0]])
+    row = int(np.searchsorted(chunk.ends, place, side="right")) - 1
+    query, document = run.queries.ids[chunk.query[row]], run.docs[int(run.doc[chunk.rows[row]])]
+    raise InputError(
+        f"the score of passage {chunk.numbers[place]} of document {document!r} for query {query!r} "
+        f"is {scores.values[bad[0]]}",
+        hint="the model is broken, or this text breaks it: score it alone to see",
+    )
+
+
+def token_spans(scorer: Scorer) -> Tokens | None:
+    """What measures a text in the tokens of a scorer, if the scorer has a tokenizer."""
+    backend = getattr(getattr(scorer, "tokens", None), "backend", None)
+    if backend is None:
+        return None
+
+    def spans(text: str) -> list[Span]:
+        clean = text.encode("utf-8", "replace").decode("utf-8")
+        found: list[Span] = backend.encode(clean, add_special_tokens=False).offsets
+        return found
+
+    return spans

@@ -1,0 +1,293 @@
+"""Re-ranking: the first documents of every query scored anew by their passages.
+
+What is re-ranked stands first, by its new score. Everything else keeps its order below: what lies
+deeper than `depth`, what the time did not suffice for, and what could not be scored (a document
+without a text, or one that is not there and skipping was asked for). Its scores are the lowest
+new score less 1, 2, 3 and so on. A query of which nothing is re-ranked keeps its scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.durable import Progress
+from tamis.errors import InputError
+from tamis.pipeline import bert3s
+from tamis.pipeline.aggregate import (
+    Aggregated,
+    Aggregation,
+    aggregate,
+    check_scale,
+    parse_aggregation,
+)
+from tamis.pipeline.bert3s import ThreeSentences, parse_three_sentences
+from tamis.pipeline.cache import ScoreCache
+from tamis.pipeline.library import Documents, Library, library
+from tamis.pipeline.passage_scores import PassageScorer, PassageScores
+from tamis.pipeline.placing import below, interpolated
+from tamis.pipeline.reranked import Found, Reranked
+from tamis.text.passages import PassageSpec, parse_spec
+from tamis.types import Run, Scorer, Spec, Stage
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rerank(Stage):
+    """Re-ranks a run; made by `rerank`."""
+
+    scorer: Scorer
+    documents: Documents
+    passages: PassageSpec
+    aggregate: Aggregation | ThreeSentences
+    depth: int
+    interpolate: float | None = None
+    cache: ScoreCache | None = None
+    latency: float | None = None
+    missing: Literal["raise", "skip"] = "raise"
+    model: str = ""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise InputError(f"cannot re-rank the first {self.depth}", hint="re-rank one at least")
+        if self.interpolate is not None and not 0 <= self.interpolate <= 1:
+            raise InputError(
+                f"the re-ranker cannot weigh {self.interpolate:g}", hint="weigh it from 0 to 1"
+            )
+        if self.latency is not None and (self.latency <= 0 or self.cache is not None):
+            raise InputError(
+                "a latency is above 0 and measured without a cache", hint="give one or the other"
+            )
+        if isinstance(self.aggregate, Aggregation):
+            check_scale(self.aggregate, self.scorer.scale)
+        elif self.interpolate is not None:
+            raise InputError(
+                f"{self.aggregate} weighs the first stage itself", hint="leave the other weight out"
+            )
+
+    def __call__(self, run: Run) -> Run:
+        return self.rerank(run).run
+
+    def spec(self) -> Spec:
+        """See `Stage.spec`."""
+        told = {"interpolate": self.interpolate, "latency": self.latency}
+        return {
+            "stage": "rerank",
+            "model": self.model or type(self.scorer).__name__,
+            **self.passages.record(),
+            "aggregate": str(self.aggregate),
+            "depth": self.depth,
+            "missing": self.missing,
+            "seed": self.seed,
+            **{name: value for name, value in told.items() if value is not None},
+        }
+
+    def rerank(self, run: Run) -> Reranked:
+        """The run re-ranked, and what there is to say about it."""
+        found, seconds = self._score(run)
+        scored = found.passage >= 0
+        score = found.score
+        if self.interpolate is not None:
+            score = interpolated(run, scored, score, self.interpolate)
+        columns = {
+            **run.extra,
+            "first": run.score,
+            "passage": found.passage,
+            "cut": found.cut,
+            "row": np.arange(len(run.doc)),
+        }
+        placed = Run(
+            run.queries, run.docs, run.offsets, run.doc, below(run, scored, score), columns
+        )
+        extra = dict(placed.extra)
+        row = extra.pop("row")
+        after = Run.trusted(
+            placed.queries, placed.docs, placed.offsets, placed.doc, placed.score, extra
+        )
+        return Reranked(after, run, row, found, self.spec(), seconds)
+
+    def _score(self, run: Run) -> tuple[Found, NDArray[np.float64] | None]:
+        """Score the rows that are to be re-ranked; with a latency also the seconds a query took."""
+        found = Found.of(len(run.doc))
+        if self.latency is not None:
+            with self._opened(run, found) as (scorer, rows):
+                return found, self._score_within(self.latency, run, rows, scorer, found)
+        for part in self.passage_scores(run, found):
+            self._aggregate(run, part, found)
+        return found, None
+
+    def passage_scores(self, run: Run, found: Found | None = None) -> Iterator[PassageScores]:
+        """What the passages of the documents that are to be re-ranked score, chunk by chunk.
+
+        `found` is told of each chunk.
+        """
+        found = found or Found.of(len(run.doc))
+        with (
+            self._opened(run, found) as (scorer, rows),
+            Progress("re-ranking", unit="pairs") as progress,
+        ):
+            for part in scorer.score(run, rows):
+                found.enter(part)
+                left = len(rows) - found.rows
+                progress.total = found.computed + round(left * found.pairs / found.rows)
+                progress.advance(part.computed)
+                yield part
+
+    @contextmanager
+    def _opened(self, run: Run, found: Found) -> Iterator[tuple[PassageScorer, Rows]]:
+        """What scores passages, and the rows that are to be scored."""
+        rows = np.flatnonzero(run.ranks() <= self.depth)
+        wanted = run.docs.select(np.unique(run.doc[rows]))
+        with library(self.documents, wanted) as opened:
+            rows = self._to_score(run, rows, opened, found)
+            yield PassageScorer(self.scorer, self.passages, opened, self.cache, self.seed), rows
+
+    def _to_score(self, run: Run, rows: Rows, opened: Library, found: Found) -> Rows:
+        """Those of the rows whose query has a text and whose document is there."""
+        if run.queries.texts is None:
+            raise InputError(
+                "the queries of the run have no texts", hint="add them: run.with_queries(queries)"
+            )
+        asked = np.array([bool(text.strip()) for text in run.queries.texts], bool)
+        found.empty_queries = int((~asked & (run.sizes() > 0)).sum())
+        rows = rows[np.repeat(asked, run.sizes())[rows]]
+        documents = np.unique(run.doc[rows])
+        there = np.zeros(len(run.docs), bool)
+        there[documents] = opened.has(run.docs.select(documents))
+        absent = rows[~there[run.doc[rows]]]
+        if len(absent) and self.missing == "raise":
+            raise _not_there(run, absent)
+        found.absent = len(absent)
+        return rows[there[run.doc[rows]]]
+
+    def _score_within(
+        self, seconds: float, run: Run, rows: Rows, scorer: PassageScorer, found: Found
+    ) -> NDArray[np.float64]:
+        """Score each query's first documents for as long as it may take; how long each took."""
+        took = np.zeros(len(run))
+        bounds = np.searchsorted(rows, run.offsets)
+        pace = 0.0
+        for _ in scorer.score(run, rows[:1]):
+            pass  # what is only done once is done before the clock starts
+        with Progress("re-ranking", len(run), "queries") as progress:
+            for query in range(len(run)):
+                left, start = rows[bounds[query] : bounds[query + 1]], perf_counter()
+                done = 0
+                while count := affordable(seconds - took[query], pace, done, len(left)):
+                    for part in scorer.score(run, left[done : done + count]):
+                        found.enter(part)
+                        self._aggregate(run, part, found)
+                    done += count
+                    took[query] = perf_counter() - start
+                    pace = done / took[query]
+                progress.advance()
+        return took
+
+    def _aggregate(self, run: Run, part: PassageScores, found: Found) -> None:
+        """Note the score and the winning passage of some rows."""
+        best = self._aggregated(part, run.score[part.rows])
+        found.score[part.rows], found.passage[part.rows] = best.scores, best.passages
+
+    def _aggregated(self, part: PassageScores, first: NDArray[np.float32]) -> Aggregated:
+        if isinstance(self.aggregate, ThreeSentences):
+            return self.aggregate.aggregate(part, first, self.scorer.scale)
+        return aggregate(
+            part.offsets,
+            part.values,
+            self.aggregate,
+            scale=self.scorer.scale,
+            numbers=part.numbers,
+        )
+
+
+def rerank(
+    scorer: Scorer,
+    documents: Documents,
+    *,
+    passages: str | PassageSpec | None = None,
+    aggregate: str | Aggregation | ThreeSentences = "max",
+    depth: int = 100,
+    interpolate: float | None = None,
+    cache: ScoreCache | None = None,
+    latency: float | None = None,
+    missing: Literal["raise", "skip"] = "raise",
+    model: str = "",
+    seed: int = 0,
+) -> Rerank:
+    """A stage that re-ranks the first `depth` documents of every query.
+
+    Documents are split into `passages` (`whole` unless told, single sentences for `bert-3s`),
+    each is scored, and `aggregate` makes one score of them. With `interpolate` w, the score is
+    w times the re-ranker's and 1 - w times the first stage's, both put on 0 to 1 over the
+    re-ranked documents of the query. Scores are kept in `cache`. With `latency`, in seconds,
+    each query is re-ranked as deep as that allows. A document of the run that is `missing` is an
+    error, or is left below. `model` is what the spec calls the scorer; `seed` draws passages
+    where the spec samples them.
+
+    The run has three columns more: `first`, the score before; `passage`, the number of the
+    passage that won (-1 where nothing was scored); `cut`, how many tokens were cut.
+
+    >>> from tamis.types import Document, Pairs, Queries, Query, Scores
+    >>> class Shortness:
+    ...     scale = "regression"
+    ...     def score(self, pairs):
+    ...         lengths = np.array([len(text) for text in pairs.texts], np.float32)
+    ...         return Scores(-lengths[pairs.index[:, 1]], np.zeros(len(pairs), np.int32))
+    >>> documents = [Document("a", "a long text"), Document("b", "short"), Document("c", "")]
+    >>> run = Run.from_dict({"q": {"a": 9.0, "b": 7.0, "c": 5.0}})
+    >>> run = run.with_queries(Queries.of([Query("q", "text")]))
+    >>> list(rerank(Shortness(), documents, depth=2)(run)["q"])
+    [('b', -5.0), ('a', -11.0), ('c', -12.0)]
+    """
+    how = _combination(aggregate) if isinstance(aggregate, str) else aggregate
+    usual = "sentences:1:1" if isinstance(how, ThreeSentences) else "whole"
+    spec = passages or usual
+    return Rerank(
+        scorer,
+        documents,
+        parse_spec(spec) if isinstance(spec, str) else spec,
+        how,
+        depth,
+        interpolate,
+        cache,
+        latency,
+        missing,
+        model,
+        seed,
+    )
+
+
+def _combination(text: str) -> Aggregation | ThreeSentences:
+    return parse_three_sentences(text) if text.startswith(bert3s.NAME) else parse_aggregation(text)
+
+
+def affordable(seconds: float, pace: float, done: int, left: int) -> int:
+    """How many more documents can be scored in the time left, at so many a second.
+
+    Half of what seems possible at first, then most of the rest; the first is scored in any case.
+
+    >>> affordable(0.2, 100.0, 0, 50), affordable(0.1, 100.0, 10, 50), affordable(0.001, 100, 9, 50)
+    (10, 8, 0)
+    """
+    if not done:
+        return min(left, max(1, int(seconds * pace * 0.5)))
+    return max(0, min(left - done, int(seconds * pace * 0.8)))
+
+
+def _not_there(run: Run, rows: Rows) -> InputError:
+    row = int(rows[0])
+    query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
+    more = f" (nor are {len(rows) - 1:,} others)" if len(rows) > 1 else ""
+    return InputError(
+        f"document {run.docs[int(run.doc[row])]!r} of query {query!r} is not in the collection"
+        f"{more}",
+        hint="was another collection searched? --on-error skip (missing='skip') leaves them below",
+    )

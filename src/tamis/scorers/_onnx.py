@@ -1,0 +1,183 @@
+"""Exported models in ONNX Runtime: sequences padded to a rectangle, a batch a thread, no torch.
+
+Which thread runs which batch is left to `batching`, so a session uses one thread. ONNX Runtime's
+own fusion of addition and normalisation is switched off: the fused kernel is the slower one.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError, require
+from tamis.scorers.batching import Rows
+from tamis.scorers.note import Kind, Pooling
+from tamis.scorers.tokens import TokenIds
+
+Backend = Literal["torch", "onnx", "onnx-int8"]
+FILES: Mapping[Backend, str] = {"onnx": "onnx/model.onnx", "onnx-int8": "onnx/model_qint8.onnx"}
+"""Where sentence-transformers looks, too."""
+WIDE = 8
+"""Bits of a weight with which 8-bit products saturate on processors that add pairs in 16 bits."""
+UNFUSED = ["SkipLayerNormFusion", "BiasSkipLayerNormFusion"]
+_PAIR_SUMS = b64decode(
+    "CAo6WAoYCgF4CgF3EgF5Ig1NYXRNdWxJbnRlZ2VyEgFwKg8IAggCEANCAXdKBH9/f39a"
+    "EwoBeBIOCgwIAhIICgIICAoCCAJiEwoBeRIOCgwIBhIICgIICAoCCAJCBAoAEBU="
+)
+"""A model of one product, in which a processor without wide sums gets 32767 for 64770."""
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """An ONNX file of a model folder, ready to run, and what was written into it."""
+
+    inner: Any
+    facts: Mapping[str, str]
+    inputs: frozenset[str]
+
+    @classmethod
+    def open(cls, folder: Path, backend: Backend, kind: Kind) -> Session:
+        """The export of a folder that this back end runs."""
+        path = folder / FILES[backend]
+        if not path.is_file():
+            raise InputError(
+                f"{folder} has no {FILES[backend]}", hint=f"tamis export {folder} -o FOLDER"
+            )
+        inner = _session(path)
+        facts = dict(inner.get_modelmeta().custom_metadata_map)
+        if facts.get("scorer") != kind or not facts.get("longest", "").isdigit():
+            raise InputError(
+                f"{path} was not written by tamis for a {kind}", hint="export the model again"
+            )
+        if facts.get("bits") == str(WIDE) and saturates():
+            raise InputError(
+                f"{path} has weights of {WIDE} bits, with which this processor's sums overflow",
+                hint="export the model on this machine, or use the onnx or torch back end",
+            )
+        return cls(inner, facts, frozenset(given.name for given in inner.get_inputs()))
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a sequence may have."""
+        return int(self.facts["longest"])
+
+    @property
+    def width(self) -> int:
+        """How many values the last axis of the output has."""
+        return int(self.inner.get_outputs()[0].shape[-1])
+
+    def run(
+        self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds] | None = None
+    ) -> NDArray[np.float32]:
+        """What the model gives for these sequences."""
+        lengths = np.array([len(sequence) for sequence in sequences])
+        inside = np.arange(lengths.max())[None, :] < lengths[:, None]
+        given = {"input_ids": sequences, "token_type_ids": segments or ()}
+        values = {"attention_mask": inside.astype(np.int64)}
+        for name in self.inputs - {"attention_mask"}:
+            values[name] = np.zeros(inside.shape, np.int64)
+            if given[name]:
+                values[name][inside] = np.concatenate(given[name])
+        found: NDArray[np.float32] = self.inner.run(None, values)[0]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxPairs:
+    """A cross-encoder in ONNX Runtime."""
+
+    session: Session
+
+    @property
+    def outputs(self) -> int:
+        """How many values it gives."""
+        return self.session.width
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a sequence may have."""
+        return self.session.longest
+
+    def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
+        """A row of outputs a sequence."""
+        return self.session.run(sequences, segments)
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxTexts:
+    """A bi-encoder in ONNX Runtime."""
+
+    session: Session
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        return self.session.width
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a sequence may have."""
+        return self.session.longest
+
+    def pooled(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
+        """One vector a sequence."""
+        states = self.session.run(sequences)
+        if pooling == "cls":
+            return states[:, 0]
+        means = [row[: len(ids)].mean(0) for row, ids in zip(states, sequences, strict=True)]
+        return np.stack(means)
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxWriter:
+    """A language model in ONNX Runtime, which knows only the logits of its two words."""
+
+    session: Session
+
+    @property
+    def ids(self) -> list[int]:
+        """The words it was exported with."""
+        return [int(number) for number in self.session.facts["words"].split()]
+
+    def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Rows:
+        """The logits of these ids for the first token written after each sequence."""
+        if ids is None or not set(ids) <= set(self.ids):
+            raise InputError(
+                f"the export knows only the words {self.ids}",
+                hint="export the model with these words, or use the torch back end",
+            )
+        columns = [self.ids.index(number) for number in ids]
+        return self.session.run(sequences)[:, columns]
+
+
+@cache
+def saturates() -> bool:
+    """Whether 8-bit products are added in 16 bits on this processor, so that sums overflow."""
+    values = np.full((8, 2), 255, np.uint8)
+    return bool(_session(_PAIR_SUMS).run(None, {"x": values})[0].min() != 2 * 255 * 127)
+
+
+def _session(source: Path | bytes) -> Any:
+    runtime = require("onnxruntime")
+    errors = require("onnxruntime.capi.onnxruntime_pybind11_state")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # a pattern is kept for every shape
+    options.log_severity_level = 3
+    given = source if isinstance(source, bytes) else str(source)
+    try:
+        return runtime.InferenceSession(
+            given, options, providers=["CPUExecutionProvider"], disabled_optimizers=UNFUSED
+        )
+    except (errors.InvalidProtobuf, errors.Fail, errors.InvalidGraph, errors.NotImplemented,
+            errors.InvalidArgument) as problem:  # fmt: skip
+        raise InputError(
+            f"{source!s} cannot be read: {str(problem)[:200]}", hint="export the model again"
+        ) from None

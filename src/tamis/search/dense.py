@@ -1,0 +1,129 @@
+"""Exact search over the vectors of an index: the dense source.
+
+A score is the product of two vectors as the encoder gave them (a cosine where they have length
+one), worked out in double precision. Bytes are scanned, floats decide (see `dense_kernels`), so a
+ranking depends neither on how many queries are searched at once nor on how many threads there are.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.search.dense_search import Hits, search_vectors
+from tamis.search.snapshot import Snapshot
+from tamis.search.vectors import Rows, VectorModel, encode_counting, probe, same_encoder
+from tamis.types import Encoder, Queries, Run, Source, Spec
+
+if TYPE_CHECKING:
+    from tamis.search.index import Index
+
+ENCODED = 4096
+"""So many queries are encoded at a time."""
+
+
+@dataclass(frozen=True)
+class DenseSource(Source):
+    """Finds documents by the product of their vectors with the query's.
+
+    Where documents were encoded in passages, the best passage counts, and its number is in the
+    run's column `passage`. Where tokens were cut, the columns `cut` and `query_cut` count those
+    of the document (or passage) and of the query.
+    """
+
+    index: Index
+    encoder: Encoder
+    threads: int | None = None
+
+    def search(self, queries: Queries, top: int) -> Run:
+        """The best `top` documents of every query; a blank query finds nothing."""
+        if queries.texts is None:
+            raise InputError(
+                "the queries have no texts", hint="read them from a file of queries, not of a run"
+            )
+        if top < 1:
+            raise InputError(f"cannot keep the top {top}", hint="keep at least one")
+        check_complete(self.index)
+        snapshot, threads = self.index.snapshot, self.threads or len(os.sched_getaffinity(0))
+        asked = np.flatnonzero([bool(text.strip()) for text in queries.texts])
+        parts = [asked[start : start + ENCODED] for start in range(0, len(asked), ENCODED)]
+        hits = Hits.joined(
+            [
+                search_vectors(snapshot, *self._encoded(queries, part), top, threads)
+                for part in parts
+            ]
+        )
+        counts = np.zeros(len(queries) + 1, np.int64)
+        counts[1 + asked] = hits.counts
+        extra = _columns(hits, any(vectors.by_passage for vectors in snapshot.encoded))
+        return Run.trusted(queries, snapshot.ids, np.cumsum(counts), hits.doc, hits.score, extra)
+
+    def _encoded(
+        self, queries: Queries, asked: NDArray[np.int64]
+    ) -> tuple[Rows, NDArray[np.int32]]:
+        """The vectors of some queries, and how many tokens of each were cut."""
+        assert queries.texts is not None
+        rows, cut = encode_counting(self.encoder, [queries.texts[n] for n in asked.tolist()])
+        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"the vector of query {queries.ids[int(asked[bad[0]])]!r} is not made of numbers",
+                hint="the encoder cannot read it: leave the query out",
+            )
+        return rows, cut
+
+    def spec(self) -> Spec:
+        """See `Source.spec`."""
+        model = vector_model(self.index)
+        return {
+            "source": "dense",
+            "index": str(self.index.path),
+            "model": "" if model is None else model.name,
+            "weights": "" if model is None else model.sha256,
+        }
+
+
+def _columns(hits: Hits, by_passage: bool) -> dict[str, NDArray[np.int32]]:
+    """The further columns of a run: those that say something."""
+    passage = {"passage": hits.passage} if by_passage else {}
+    cuts = {"cut": hits.cut, "query_cut": hits.query_cut}
+    return passage | {name: column for name, column in cuts.items() if column.any()}
+
+
+def vector_model(index: Index) -> VectorModel | None:
+    """The encoder that made the vectors of an index, if it has some."""
+    return next((vectors.model for vectors in index.snapshot.encoded), None)
+
+
+def check_complete(index: Index) -> None:
+    """Refuse an index of which some documents have no vector."""
+    model = vector_model(index)
+    missing = documents_without_vectors(index.snapshot)
+    if missing:
+        name = "MODEL" if model is None else model.reference or model.name
+        raise InputError(
+            f"{missing:,} of {index.documents:,} documents in {index.path} have no vectors",
+            hint=f"encode them: tamis index -o {index.path} --dense {name}",
+        )
+
+
+def documents_without_vectors(snapshot: Snapshot) -> int:
+    """How many documents were never encoded."""
+    pairs = zip(snapshot.segments, snapshot.dense, strict=True)
+    return sum(segment.fact("documents") for segment, vectors in pairs if vectors is None)
+
+
+def check_encoder(index: Index, encoder: Encoder) -> None:
+    """Refuse an encoder that is not the one that made the vectors of an index."""
+    vectors = index.snapshot.encoded
+    if vectors and not same_encoder(vectors[0].probe, probe(encoder)):
+        raise InputError(
+            f"the vectors in {index.path} were made by another encoder, {vectors[0].model.name}",
+            hint="search with that one, or encode again: "
+            f"tamis index -o {index.path} --dense MODEL --force",
+        )

@@ -1,0 +1,193 @@
+"""Encoding the documents of an index: what is missing is encoded, what a merge moves is kept.
+
+Documents are encoded block after block into `dense_work`, so that memory does not grow with them
+and a kill loses one block at most. One commit at the end names the vectors of all segments.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tamis import durable
+from tamis.errors import InputError
+from tamis.search.commit import WORK, Commit
+from tamis.search.dense_work import Columns, Work
+from tamis.search.segments import Segment
+from tamis.search.snapshot import Snapshot, opened
+from tamis.search.vectors import (
+    Rows,
+    VectorModel,
+    Vectors,
+    carried,
+    encode_counting,
+    probe,
+    quantised,
+    same_encoder,
+    write_vectors,
+)
+from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
+from tamis.types import Document, Encoder
+
+BLOCK_ROWS = 512
+"""A block ends with the document that brings it to so many rows."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to encode with, and how documents are split."""
+
+    encoder: Encoder
+    model: VectorModel
+    spec: PassageSpec
+    tokens: Tokens | None
+    probe: Rows
+
+    def facts(self) -> dict[str, Any]:
+        """What is noted down of how vectors were made."""
+        return {"model": asdict(self.model), "passages": self.spec.record()}
+
+
+def make_job(
+    encoder: Encoder,
+    model: VectorModel | None,
+    passages: str | None,
+    tokens: Tokens | None,
+    there: Sequence[Vectors],
+) -> Job:
+    """A job that goes on with the vectors there are; passages unless given are those of theirs."""
+    recorded = there[0].facts["passages"]["passages"] if there else "whole"
+    spec = parse_spec(passages or recorded)
+    named = model or VectorModel(type(encoder).__name__)
+    job = Job(encoder, named, spec, tokens, probe(encoder))
+    for vectors in there:
+        was = vectors.facts["passages"]
+        if was != spec.record():
+            raise _other(
+                f"passages {' by '.join(was.values())}", " by ".join(spec.record().values())
+            )
+        if not same_encoder(vectors.probe, job.probe):
+            raise _other(f"the encoder {vectors.model.name}", named.name)
+    return job
+
+
+def _other(recorded: str, given: str) -> InputError:
+    return InputError(
+        f"the vectors there are were made with {recorded}, not {given}",
+        hint="encode with the same, or encode all documents again with --force",
+    )
+
+
+def without_vectors(commit: Commit) -> Commit:
+    """The commit without any vectors."""
+    bare = (replace(entry, vectors=None, vectors_digest=None) for entry in commit.segments)
+    return replace(commit, segments=tuple(bare))
+
+
+def carry_vectors(folder: Path, merged: Commit, old: Snapshot) -> Commit:
+    """A commit of merged segments with the vectors that their documents had in the old ones."""
+    whole = old.encoded
+    if not whole:
+        return merged
+    live = [segment.live() for segment in old.segments]
+    sizes = [opened(folder, entry).size for entry in merged.segments]
+    columns = carried(list(zip(whole, live, strict=True)), sizes)
+    left_out = sum(vectors.facts["left_out"] for vectors in whole)
+    entries = []
+    for entry, part in zip(merged.segments, columns, strict=True):
+        name = f"vectors-{merged.next}"
+        merged = replace(merged, next=merged.next + 1)
+        facts = {"model": whole[0].facts["model"], "passages": whole[0].facts["passages"]}
+        digest = write_vectors(folder / name, part, whole[0].probe, **facts, left_out=left_out)
+        left_out = 0  # counted once
+        entries.append(replace(entry, vectors=name, vectors_digest=digest))
+    return replace(merged, segments=tuple(entries))
+
+
+def encode_missing(folder: Path, commit: Commit, segments: Iterable[Segment], job: Job) -> Commit:
+    """Encode every segment of the commit that has no vectors; the commit with all of them."""
+    pairs = zip(commit.segments, segments, strict=True)
+    missing = [(entry, segment) for entry, segment in pairs if entry.vectors is None]
+    total = sum(segment.fact("documents") for _, segment in missing)
+    entries = {entry.folder: entry for entry in commit.segments}
+    with durable.Progress("encoding", total, "documents") as progress:
+        for entry, segment in missing:
+            header = {"segment": entry.digest, "weights": job.model.sha256, **job.spec.record()}
+            work = Work(folder / f"{WORK}{entry.folder}", header, job.probe)
+            _encode_segment(work, segment, job, progress)
+            name = f"vectors-{commit.next}"
+            commit = replace(commit, next=commit.next + 1)
+            digest = work.finish(folder / name, job.facts())
+            entries[entry.folder] = replace(entry, vectors=name, vectors_digest=digest)
+    return replace(commit, segments=tuple(entries.values()))
+
+
+def remove_work(folder: Path) -> None:
+    """Remove what encoding has left beside the segments."""
+    for work in folder.glob(f"{WORK}*"):
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _encode_segment(work: Work, segment: Segment, job: Job, progress: durable.Progress) -> None:
+    live = segment.live()
+    progress.total = (progress.total or 0) - int(live[: work.documents].sum())
+    documents = islice(enumerate(segment.store), work.documents, None)
+    wanted = ((number, document) for number, document in documents if live[number])
+    for block in _blocks(wanted, job):
+        work.append(block.documents, block.left_out, _encoded(block, job.encoder))
+        progress.advance(block.count)
+    work.append(segment.size, 0, None)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Texts of the documents up to a number, with the document and the passage of each."""
+
+    documents: int
+    count: int
+    left_out: int
+    texts: list[str]
+    places: list[tuple[int, int]]
+    ids: list[str]
+
+
+def _blocks(documents: Iterable[tuple[int, Document]], job: Job) -> Iterator[_Block]:
+    texts: list[str] = []
+    places: list[tuple[int, int]] = []
+    ids: list[str] = []
+    count = left_out = number = 0
+    for number, document in documents:
+        found = split(document, job.spec, tokens=job.tokens)
+        texts += [text_of(document, passage, job.spec.title) for passage in found.passages]
+        places += [(number, passage.number) for passage in found.passages]
+        ids += [document.id] * len(found.passages)
+        count, left_out = count + 1, left_out + found.left_out
+        if len(texts) >= BLOCK_ROWS:
+            yield _Block(number + 1, count, left_out, texts, places, ids)
+            texts, places, ids, count, left_out = [], [], [], 0, 0
+    if count:
+        yield _Block(number + 1, count, left_out, texts, places, ids)
+
+
+def _encoded(block: _Block, encoder: Encoder) -> Columns | None:
+    if not block.texts:
+        return None
+    rows, cut = encode_counting(encoder, block.texts)
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"the vector of document {block.ids[int(bad[0])]!r} is not made of numbers",
+            hint="the encoder cannot read it: delete the document or change its text; "
+            "what was encoded before is kept",
+        )
+    place = np.array(block.places, np.int32)
+    return {
+        "float32": rows, **quantised(rows),
+        "document": place[:, 0], "passage": place[:, 1], "cut": cut,
+    }  # fmt: skip

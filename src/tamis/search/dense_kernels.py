@@ -1,0 +1,186 @@
+"""Scanning rows of bytes for the documents that may be among a query's best, and scoring them.
+
+A query is a row of 16-bit numbers, so that its product with a row of bytes is a sum of integers:
+the same in whatever order it is added up. What the bytes lost of a row is bounded by the length of
+the difference, so each row has a lowest and a highest score it can have. A row is kept while its
+highest reaches the k-th best lowest of all documents, and what is kept is scored in float: the
+ranking is that of all rows scored in float.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis._jit import jit
+from tamis.search.counting import Ints, Longs
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+
+class DenseQueries(NamedTuple):
+    """Some queries as they are multiplied with bytes."""
+
+    codes: NDArray[np.int16]
+    step: Doubles
+    """What one step of a code is."""
+    length: Doubles
+    margin: Doubles
+    """How far a score may be off for what the codes lost of the query, and for rounding."""
+
+
+class DenseRows(NamedTuple):
+    """Rows of bytes, what is known of each, and which documents are gone (a byte each, or none)."""
+
+    codes: NDArray[np.int8]
+    scale: Floats
+    error: Floats
+    document: Ints
+    deleted: NDArray[np.uint8]
+
+
+class Kept(NamedTuple):
+    """For each query the rows that may be among its best: a row a query, `counts` of it used."""
+
+    row: Ints
+    low: Floats
+    high: Floats
+    counts: Longs
+    least: Doubles
+    """A row whose highest score is below this is not among the best."""
+
+
+@jit
+def scan(rows: DenseRows, queries: DenseQueries, kept: Kept, start: int, end: int, k: int) -> int:
+    """Keep what may be among the best k documents of each query; the row at which it stopped.
+
+    That is `end`, or earlier where a query has more rows to keep than there is room for: they
+    must be scored before it goes on.
+    """
+    size = rows.codes.shape[1]
+    wide = np.empty(size, np.int16)
+    room = kept.row.shape[1]
+    for r in range(start, end):
+        for i in range(size):
+            wide[i] = rows.codes[r, i]
+        scale, error = np.float64(rows.scale[r]), np.float64(rows.error[r])
+        full = False
+        for q in range(len(kept.counts)):
+            total = np.int32(0)
+            for i in range(size):
+                total = np.int32(total + np.int32(queries.codes[q, i]) * np.int32(wide[i]))
+            score = np.float64(total) * scale * queries.step[q]
+            reach = queries.length[q] * error + queries.margin[q]
+            if score + reach < kept.least[q]:
+                continue
+            if len(rows.deleted) and rows.deleted[rows.document[r]]:
+                continue
+            at = kept.counts[q]
+            kept.row[q, at], kept.low[q, at], kept.high[q, at] = r, score - reach, score + reach
+            kept.counts[q] = at + 1
+            if at + 1 == room:
+                full |= drop(rows.document, kept, q, k)
+        if full:
+            return r + 1
+    for q in range(len(kept.counts)):
+        drop(rows.document, kept, q, k)
+    return end
+
+
+@jit
+def drop(document: Ints, kept: Kept, q: int, k: int) -> bool:
+    """Drop the rows that cannot be among the best any more; whether too many are left."""
+    row, low, high = kept.row[q], kept.low[q], kept.high[q]
+    count = kept.counts[q]
+    lows = np.empty(count, np.float32)
+    documents = 0
+    for i in range(count):
+        if i > 0 and document[row[i]] == document[row[i - 1]]:
+            lows[documents - 1] = max(lows[documents - 1], low[i])
+        else:
+            lows[documents] = low[i]
+            documents += 1
+    if documents >= k:
+        kept.least[q] = np.partition(lows[:documents], documents - k)[documents - k]
+    left = 0
+    for i in range(count):
+        if high[i] >= kept.least[q]:
+            row[left], low[left], high[left] = row[i], low[i], high[i]
+            left += 1
+    kept.counts[q] = left
+    return left > len(row) // 4 * 3
+
+
+@jit
+def settle(
+    matrix: Floats, rows: DenseRows, number: Ints, queries: Floats, kept: Kept, k: int, most: int
+) -> None:
+    """Score in float what queries with more than `most` rows have kept, and keep the best k.
+
+    Of a document the best row is left, the first of equal ones; rows stay in their order.
+    """
+    for q in range(len(kept.counts)):
+        if kept.counts[q] <= most:
+            continue
+        row, low, high = kept.row[q], kept.low[q], kept.high[q]
+        left = 0
+        for i in range(kept.counts[q]):
+            score = product(matrix[row[i]], queries[q])
+            again = left > 0 and rows.document[row[left - 1]] == rows.document[row[i]]
+            if not again:
+                left += 1
+            if not again or score > low[left - 1]:
+                row[left - 1], low[left - 1], high[left - 1] = row[i], score, score
+        if left > k:
+            left = _keep_best(rows.document, number, row, low, high, left, k)
+        if left == k:
+            kept.least[q] = low[:left].min()
+        kept.counts[q] = left
+
+
+@jit
+def _keep_best(
+    document: Ints, number: Ints, row: Ints, low: Floats, high: Floats, count: int, k: int
+) -> int:
+    """Keep the k first in the house order; how many that is."""
+    keys = np.empty(count, np.uint64)
+    for i in range(count):
+        keys[i] = house_key(low[i], number[document[row[i]]])
+    last = np.partition(keys, k - 1)[k - 1]
+    left = 0
+    for i in range(count):
+        if keys[i] <= last:
+            row[left], low[left], high[left] = row[i], low[i], high[i]
+            left += 1
+    return left
+
+
+@jit
+def house_key(score: Any, number: Any) -> Any:
+    """A number that ascends where the house order goes on, as `types.order.sort_keys` makes it."""
+    bits = np.uint64(np.float32(score + np.float32(0)).view(np.uint32))
+    ascending = ~bits if bits >> np.uint64(31) else bits | np.uint64(1 << 31)
+    first = ~ascending & np.uint64(0xFFFFFFFF)
+    return (first << np.uint64(32)) | (~np.uint64(number) & np.uint64(0xFFFFFFFF))
+
+
+@jit
+def product(row: Floats, query: Floats) -> float:
+    """The product of two rows, added up in double precision in one fixed order.
+
+    >>> product(np.float32([1, 2, 3, 4, 5]), np.float32([1, 1, 1, 1, 2]))
+    20.0
+    """
+    whole = len(row) // 4 * 4
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for i in range(0, whole, 4):
+        a += np.float64(row[i]) * np.float64(query[i])
+        b += np.float64(row[i + 1]) * np.float64(query[i + 1])
+        c += np.float64(row[i + 2]) * np.float64(query[i + 2])
+        d += np.float64(row[i + 3]) * np.float64(query[i + 3])
+    for i in range(whole, len(row)):
+        a += np.float64(row[i]) * np.float64(query[i])
+    return (a + b) + (c + d)
