@@ -27,7 +27,7 @@ AGREEMENTS = (0.8, 0.9, 0.95, 0.98)
 
 
 def measure_cascade(places: dict[str, Path]) -> list[dict[str, Any]]:
-    """Points of the cascade, run as it is, in turn with scoring everything."""
+    """Points of the cascade, run as it is, once each after scoring everything once."""
     wikiqa, here = setting("wikiqa", **places), setting("trec-dl19", **places)
     model = calibrate(wikiqa.full, wikiqa.index, wikiqa.encoder, wikiqa.run)
     here.full(here.run.top(1))

@@ -343,8 +343,9 @@ def main(arguments: Sequence[str] = ()) -> None:
     warnings.simplefilter("ignore")
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
-    from transformers.utils import logging
+    from transformers.utils import logging as logging_of_theirs
 
+    logging: Any = logging_of_theirs
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.set_num_threads(THREADS)
