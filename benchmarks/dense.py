@@ -1,10 +1,11 @@
 """Exact search over vectors: tamis, numpy's matrix product with argpartition, and faiss.
 
-    python -m benchmarks.dense INDEX [INDEX …] --work FOLDER [--rows 200000] [--threads 2]
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.dense INDEX [INDEX …] --work FOLDER [--rows 200000]
 
 Rows are the vectors of the indexes, then copies of them with noise until there are enough; queries
 are other such copies, which lie nearer to some rows than to others as real ones do. All contestants
-search the same rows for the same queries, one at a time and many at once, interleaved, medians.
+search the same rows for the same queries, one at a time and many at once, interleaved; medians of
+processor time, so that a busy machine matters less; two threads or more are measured by the clock.
 faiss (IndexFlatIP) takes part where it is installed: `pip install faiss-cpu`. Encoding queries is
 left out. `--work` keeps the index between runs; `--rows` of 200,000 need 800 MB of disk.
 """
@@ -12,8 +13,9 @@ left out. `--work` keeps the index between runs; `--rows` of 200,000 need 800 MB
 import argparse
 import os
 import resource
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.timing import interleaved
 from tamis.search import Index
 from tamis.search.dense_search import search_vectors
 from tamis.types import Document
@@ -98,6 +99,20 @@ def made_index(rows: Matrix, work: Path) -> Index:
     return index
 
 
+def interleaved(
+    contestants: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float]
+) -> dict[str, float]:
+    """The median seconds of each contestant by some clock, all warmed up first."""
+    taken: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(rounds + 1):
+        for name, contestant in contestants.items():
+            start = clock()
+            contestant()
+            if number:
+                taken[name].append(clock() - start)
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
 def one_by_one(search: Callable[[Matrix], object], queries: Matrix) -> None:
     """Search for each query alone."""
     for n in range(len(queries)):
@@ -116,7 +131,7 @@ def main() -> None:
     parser.add_argument("indexes", nargs="+", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     real = real_rows(given.indexes)
@@ -141,7 +156,8 @@ def main() -> None:
                 peer: partial(how, search, asked) if how else partial(search, asked)
                 for peer, search in searches.items()
             }
-            seconds = interleaved(contestants, given.rounds)
+            clock = time.process_time if given.threads == 1 else time.perf_counter
+            seconds = interleaved(contestants, given.rounds, clock)
             print(f"top {top}, {name}: " + ", ".join(
                 f"{peer} {len(asked) / took:,.0f}/s (tamis {took / seconds['tamis']:.2f} times)"
                 for peer, took in seconds.items()

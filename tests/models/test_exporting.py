@@ -114,6 +114,7 @@ def test_what_is_reported_of_int8_is_what_its_scores_are(model: Path, tmp_path: 
         open_scorer(tmp_path / "out", backend=backend).score(every).values
         for backend in ("torch", "onnx-int8")
     ]
+    assert given.scored(open_scorer(model)).scores == pytest.approx(off[0], abs=1e-5)
     assert found.difference == pytest.approx(float(np.abs(off[0] - off[1]).max()), rel=1e-3)
     kendall = pytest.importorskip("scipy.stats").kendalltau
     taus = [kendall(*(side[n : n + 12] for side in off)).statistic for n in (0, 12, 24)]

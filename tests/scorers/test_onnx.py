@@ -263,6 +263,7 @@ def test_whole_numbers_are_near_to_float(tmp_path: Path) -> None:
             values = scorer_of(folder, backend=backend).score(EVERY).values
             off = float(np.sqrt(((values - expected) ** 2).mean()))
             assert 0 < off < 0.03 * np.ptp(expected), recipe.name
+        check_scorer(scorer_of(folder, backend=backend))
 
 
 def test_padding_and_batches_leave_scores_alone(tmp_path: Path) -> None:
