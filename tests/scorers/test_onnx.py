@@ -198,6 +198,8 @@ def test_other_words_than_the_exported_ones_are_refused(tmp_path: Path) -> None:
     assert np.allclose(turned, 1 - plain, atol=1e-6)
     with pytest.raises(InputError, match="knows only the words"):
         TargetWords.open(folder, ["sea", "net"], backend=backend).score(EVERY)
+    with pytest.raises(InputError, match="cannot cut texts at 513 tokens"):
+        TargetWords.open(folder, ["true", "false"], max_length=513, backend=backend)
 
 
 def ran(graph: Graph, value: str, states: NDArray[np.float32], path: Path) -> Any:

@@ -109,7 +109,7 @@ class TargetWords:
         return cls(
             writer_of(loaded, kind, length)
             if backend == "torch"
-            else OnnxWriter(Session.open(path, backend, "target-words")),
+            else exported_writer(path, backend, length),
             loaded.tokens,
             Template(with_mask(text, loaded) if kind == "masked" else text),
             word_ids(loaded.tokens, asked),
@@ -201,6 +201,17 @@ def writer_of(loaded: Loaded, family: Family, length: int) -> Writer:
     if loaded.config["model_type"] in _t5.FAMILIES and family == "sequence-to-sequence":
         return _t5.build(loaded, length)
     return FromTransformers.open(loaded, family)
+
+
+def exported_writer(folder: Path, backend: Backend, length: int) -> OnnxWriter:
+    """The export of a language model, if it takes texts of this length."""
+    session = Session.open(folder, backend, "target-words")
+    if length > session.longest:
+        raise InputError(
+            f"cannot cut texts at {length} tokens",
+            hint=f"the export of {folder} takes {session.longest} at most",
+        )
+    return OnnxWriter(session)
 
 
 def with_mask(template: str, loaded: Loaded) -> str:
