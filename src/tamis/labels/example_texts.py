@@ -1,0 +1,66 @@
+"""What examples refer to: the texts of their queries and of their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.labels.examples import TO_THE_END, Examples
+from tamis.pipeline.library import Library
+from tamis.text.passages import TitleRule, text_of
+from tamis.types import Document, Passage
+
+
+def row_texts(
+    examples: Examples, rows: NDArray[np.integer[Any]], library: Library
+) -> tuple[list[str], list[str]]:
+    """The query and the text of each of these rows.
+
+    >>> from tamis.pipeline.library import MappingLibrary
+    >>> from tamis.types import Queries, Query
+    >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
+    >>> one = one.with_queries(Queries.of([Query("q1", "sieve")]))
+    >>> row_texts(one, np.array([0]), MappingLibrary({"d1": Document("d1", "A drum.", "Tamis")}))
+    (['sieve'], ['Tamis A drum.'])
+    """
+    numbers = examples.query[rows].tolist()
+    names = examples.docs.take(examples.doc[rows])
+    wanted = {*names, *(examples.origins[n].doc_id for n in numbers if n in examples.origins)}
+    found = {document.id: document for document in library.fetch(sorted(wanted))}
+    queries = [_query(examples, number, found) for number in numbers]
+    texts = [
+        _text(examples, row, found[name], examples.origins.get(number))
+        for row, name, number in zip(rows.tolist(), names, numbers, strict=True)
+    ]
+    return queries, texts
+
+
+def _query(examples: Examples, number: int, found: dict[str, Document]) -> str:
+    origin = examples.origins.get(number)
+    if origin is not None:
+        document = found[origin.doc_id]
+        whole = document.title if origin.field == "title" else document.text
+        return whole[origin.start : origin.end]
+    if examples.queries.texts is None:
+        raise InputError(
+            "the queries of the examples have no texts", hint="add them: examples.with_queries(…)"
+        )
+    return examples.queries.texts[number]
+
+
+def _text(examples: Examples, row: int, document: Document, origin: Passage | None) -> str:
+    """The text of a row, without its query where the query was taken from it."""
+    start, end = int(examples.start[row]), int(examples.end[row])
+    end = len(document.text) if end == TO_THE_END else end
+    title: TitleRule = "every" if examples.titled[row] else "never"
+    if origin is None or origin.doc_id != document.id:
+        return text_of(document, Passage(document.id, 0, start, end), title)
+    if origin.field == "title":
+        return document.text[start:end]
+    text = document.text
+    cut = text[: origin.start] + " " * (origin.end - origin.start) + text[origin.end :]
+    left = Document(document.id, cut, document.title)
+    return " ".join(text_of(left, Passage(document.id, 0, start, end), title).split())

@@ -1,0 +1,231 @@
+"""Examples: what a ranker learns from, a row a query and a text, both by reference.
+
+Rows of a group belong together: the texts of one query that are compared with each other. A row
+names its document and the characters of the document's text that are meant, never the text itself,
+and says where its value comes from. Files are Parquet; `texts` reads what rows refer to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.types import Ids, Passage, Queries
+
+Role = Literal["positive", "negative", "pool"]
+ROLES: tuple[Role, ...] = ("positive", "negative", "pool")
+"""What a row is for; negatives are drawn afresh from a pool."""
+Source = Literal["gold", "pseudo", "weak", "transferred", "teacher", "synthetic"]
+SOURCES: tuple[Source, ...] = ("gold", "pseudo", "weak", "transferred", "teacher", "synthetic")
+"""Where a value comes from."""
+Kind = Literal["class", "scaled", "score"]
+KINDS: tuple[Kind, ...] = ("class", "scaled", "score")
+"""What a value is: 1 or 0, a number from 0 to 5, or a score of whatever scale."""
+TO_THE_END = -1
+"""The `end` of a row that means a text to its end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Rows in the order of their groups; every group is of one query.
+
+    `start` and `end` are characters of the document's text, the whole text being 0 and -1, and
+    where `titled` is set the document's title stands before it. A query made from a document has
+    an origin, by its number: the characters that are its text. They are left out of the texts
+    that contain them.
+
+    >>> one = Examples.of_rows(
+    ...     [("q1", "d1", 1.0, "positive"), ("q1", "d2", 0.0, "negative")], source="gold")
+    >>> len(one), one.groups, one.queries.ids[0], one.docs[int(one.doc[1])]
+    (2, 1, 'q1', 'd2')
+    """
+
+    queries: Queries
+    docs: Ids
+    group: NDArray[np.int32]
+    query: NDArray[np.int32]
+    doc: NDArray[np.int32]
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+    titled: NDArray[np.bool_]
+    value: NDArray[np.float32]
+    role: NDArray[np.int8]
+    source: NDArray[np.int8]
+    kind: NDArray[np.int8]
+    origins: Mapping[int, Passage] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """How the rows were made, in plain JSON."""
+
+    def __post_init__(self) -> None:
+        for name in COLUMNS:
+            if len(getattr(self, name)) != len(self.group):
+                raise InputError(f"{len(self.group)} examples but not as many values of {name!r}")
+        if len(self.group) == 0:
+            return
+        steps = np.diff(self.group)
+        if self.group[0] != 0 or (steps < 0).any() or (steps > 1).any():
+            raise InputError("groups of examples are not numbered 0, 1, … in the order of the rows")
+        if (np.diff(self.query)[steps == 0] != 0).any():
+            raise InputError("a group of examples has more than one query")
+        if not np.isfinite(self.value).all():
+            raise InputError("a value of the examples is no number")
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Sequence[tuple[str, str, float, Role]],
+        *,
+        source: Source,
+        kind: Kind = "class",
+        facts: Mapping[str, Any] | None = None,
+    ) -> Examples:
+        """Whole documents with their titles: (query id, document id, value, role), a group a query
+        in the order in which queries first occur.
+        """
+        names = dict.fromkeys(query for query, *_ in rows)
+        place = {query: number for number, query in enumerate(names)}
+        ordered = sorted(rows, key=lambda row: place[row[0]])
+        ids, number = Ids.numbering([query for query, *_ in ordered])
+        docs, doc = Ids.numbering([doc for _, doc, *_ in ordered])
+        count = len(ordered)
+        return cls(
+            Queries(ids),
+            docs,
+            np.array([place[query] for query, *_ in ordered], np.int32),
+            number,
+            doc,
+            np.zeros(count, np.int32),
+            np.full(count, TO_THE_END, np.int32),
+            np.ones(count, bool),
+            np.array([value for *_, value, _ in ordered], np.float32),
+            np.array([ROLES.index(role) for *_, role in ordered], np.int8),
+            np.full(count, SOURCES.index(source), np.int8),
+            np.full(count, KINDS.index(kind), np.int8),
+            {},
+            dict(facts or {}),
+        )
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    def __repr__(self) -> str:
+        return f"<Examples: {len(self):,} of {self.groups:,} groups>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Examples):
+            return NotImplemented
+        return (
+            self.queries.ids == other.queries.ids
+            and self.docs == other.docs
+            and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in COLUMNS)
+            and dict(self.origins) == dict(other.origins)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are."""
+        return int(self.group[-1]) + 1 if len(self.group) else 0
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each group begins, and the end of the last."""
+        return np.searchsorted(self.group, np.arange(self.groups + 1)).astype(np.int64)
+
+    def is_role(self, role: Role) -> NDArray[np.bool_]:
+        """Which rows have this role."""
+        found: NDArray[np.bool_] = self.role == ROLES.index(role)
+        return found
+
+    def select(self, rows: NDArray[np.integer[Any]] | NDArray[np.bool_]) -> Examples:
+        """Some rows (ascending, or a mask), their groups numbered anew; tables are kept."""
+        kept = {name: getattr(self, name)[rows] for name in COLUMNS}
+        group = kept.pop("group")
+        return replace(
+            self, group=np.unique(group, return_inverse=True)[1].astype(np.int32), **kept
+        )
+
+    def of_queries(self, queries: Ids) -> Examples:
+        """The rows of some queries."""
+        wanted = self.queries.ids.positions_in(queries) >= 0
+        return self.select(wanted[self.query])
+
+    def with_queries(self, queries: Queries) -> Examples:
+        """The same with texts of the queries that were not made from documents."""
+        if queries.texts is None:
+            raise InputError("these queries have no texts", hint="open the collection's queries")
+        found = self.queries.ids.positions_in(queries.ids)
+        used = np.unique(self.query)
+        absent = [n for n in used.tolist() if found[n] < 0 and n not in self.origins]
+        if absent:
+            raise InputError(
+                f"query {self.queries.ids[absent[0]]!r} of the examples is not in the collection",
+                hint="give the collection that the examples were made from, or --queries FILE",
+            )
+        texts = tuple(queries.texts[n] if n >= 0 else "" for n in found.tolist())
+        return replace(self, queries=Queries(self.queries.ids, texts))
+
+
+COLUMNS = (
+    "group",
+    "query",
+    "doc",
+    "start",
+    "end",
+    "titled",
+    "value",
+    "role",
+    "source",
+    "kind",
+)
+
+
+def join_examples(parts: Sequence[Examples]) -> Examples:
+    """The rows of all, group after group, the facts of each under its number.
+
+    >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
+    >>> join_examples([one, one]).groups
+    2
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        raise InputError("there are no examples to join")
+    queries, docs = parts[0].queries.ids, parts[0].docs
+    for part in parts[1:]:
+        queries, docs = queries.union(part.queries.ids), docs.union(part.docs)
+    columns: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
+    origins: dict[int, Passage] = {}
+    groups = 0
+    for part in parts:
+        query_of, doc_of = part.queries.ids.positions_in(queries), part.docs.positions_in(docs)
+        moved = {"group": part.group + groups, "query": query_of[part.query]}
+        moved["doc"] = doc_of[part.doc]
+        for name, column in columns.items():
+            column.append(moved.get(name, getattr(part, name)))
+        origins.update((int(query_of[n]), passage) for n, passage in part.origins.items())
+        groups += part.groups
+    joined = {name: np.concatenate(column) for name, column in columns.items()}
+    facts = {str(number): dict(part.facts) for number, part in enumerate(parts)}
+    return Examples(
+        Queries(queries, _texts(parts, queries)), docs, **joined, origins=origins, facts=facts
+    )
+
+
+def _texts(parts: Sequence[Examples], queries: Ids) -> tuple[str, ...] | None:
+    """The texts of all queries, if every part has those of its own."""
+    texts = [""] * len(queries)
+    for part in parts:
+        if part.queries.texts is None:
+            return None
+        for place, text in zip(
+            part.queries.ids.positions_in(queries).tolist(), part.queries.texts, strict=True
+        ):
+            texts[place] = text or texts[place]
+    return tuple(texts)

@@ -1,0 +1,1 @@
+"""Training: losses, recipes, samplers and the one loop that turns examples into a model."""
