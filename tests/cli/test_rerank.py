@@ -274,3 +274,33 @@ def test_alignment_takes_vectors_from_a_file(
     assert after["q1"].ids[0] == "d1"
     assert run([*RERANK, "--model", "alignment:nowhere.txt", "-o", "none.trec"]) == 1
     assert "error: " in capsys.readouterr().err
+
+
+def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    given = ["-c", "collection", "--run", "run.trec", "--no-int8"]
+    assert run(["adopt", "model", "-o", "adopted"]) == 0
+    assert run(["export", "adopted", "-o", "fast", *given]) == 0
+    capsys.readouterr()
+    arguments = [*RERANK, "--model", "fast", "--json", "--force", "--cache", "kept"]
+    for backend, known in (("torch", 0), ("onnx", 0), ("torch", 6)):
+        assert run([*arguments, "-o", f"{backend}.trec", "--backend", backend]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["scored"]["pairs"] == {"scored": 6 - known, "known": known}
+    torch, onnx = read_run("torch.trec"), read_run("onnx.trec")
+    assert onnx.score == pytest.approx(torch.score, abs=1e-4)
+    assert run([*arguments, "-o", "a.trec", "--backend", "onnx-int8"]) == 1
+    assert "has no onnx/model_qint8.onnx" in capsys.readouterr().err
+
+
+def test_agreement_needs_vectors_and_goes_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*RERANK, "--model", "model", "-o", "a.trec", "--agreement", "0.9"]
+    assert run(arguments) == 1
+    assert "tamis index COLLECTION -o INDEX --dense MODEL" in capsys.readouterr().err
+    assert run([*arguments, "--interpolate", "0.5"]) == 2
+    assert run(["index", "collection", "-o", "bare"]) == 0
+    assert run([*arguments, "-c", "bare", "--queries", "collection/queries.jsonl"]) == 1
+    assert "vectors" in capsys.readouterr().err

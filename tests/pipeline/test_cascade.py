@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from tamis.errors import InputError
 from tamis.evaluation import agree
 from tamis.pipeline import cascade as module
-from tamis.pipeline.cascade import Cascade, calibrate, calibrate_with, cascade
+from tamis.pipeline.cascade import (
+    Cascade,
+    calibrate,
+    calibrate_with,
+    cascade,
+    cascade_and_calibrate,
+)
 from tamis.pipeline.cascade_model import TRUST, Calibration, Candidates, chances, fit
 from tamis.pipeline.cascade_vectors import StoredVectors
 from tamis.pipeline.rerank import Rerank, rerank
@@ -281,6 +287,26 @@ def test_an_index_gives_the_same_as_its_vectors(index: Index) -> None:
     made = cascade(full, index, Known(), calibration)
     assert made(RUN) == stage()(RUN)
     assert made.spec()["vectors"]["index"] == str(index.path)
+
+
+def test_a_run_calibrated_on_its_own_queries(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer = Full()
+    full: Rerank = rerank(scorer, index, depth=DEPTH)
+    with pytest.raises(InputError, match="30 queries are too few"):
+        cascade_and_calibrate(full, index, Known(), RUN)
+    monkeypatch.setattr(module, "CALIBRATED", 12)
+    scorer.scored.clear()
+    done = cascade_and_calibrate(full, index, Known(), RUN)
+    assert list(done.run) == list(RUN)
+    assert len(scorer.scored) == len(set(scorer.scored)) == done.facts()["documents scored"]
+    skipped = [int(done.run[query].extra["skipped"].sum()) for query in done.run]
+    whole = np.linspace(0, 29, 12).astype(int).tolist()
+    assert [n for n in whole if skipped[n]] == []
+    assert sum(skipped) > 100
+    assert (done.missed[whole] == 0).all() and done.missed.sum() > 0
+    expected = full(RUN)
+    for n in whole:
+        assert done.run.ranking(n).ids == expected.ranking(n).ids
 
 
 def test_a_document_that_the_index_has_not_is_named(index: Index) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from tamis.collection._records import Columns
     from tamis.models import Ranker
     from tamis.pipeline.cache import ScoreCache
+    from tamis.pipeline.cascade import Cascaded
     from tamis.pipeline.rerank import Rerank
+    from tamis.pipeline.reranked import Reranked
     from tamis.types import Document, Queries, Run
 
 BERT_3S = "bert-3s"
@@ -97,7 +99,21 @@ def rerank(
         str | None,
         typer.Option(metavar="TIME", help="Re-rank as deep as so much time a query allows: 200ms."),
     ] = None,
+    agreement: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            min=0.01,
+            max=1,
+            help="Score only what may reach the top 10, so that this share of it is found: 0.95. "
+            "Needs an index with vectors.",
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="All cores if unset.")] = None,
+    backend: Annotated[
+        Literal["torch", "onnx", "onnx-int8"] | None,
+        typer.Option(help="What runs the model: torch if unset, or what tamis export wrote."),
+    ] = None,
     tune: Annotated[
         str | None,
         typer.Option(metavar="QRELS", help="Choose the numbers of bert-3s on these judgements."),
@@ -129,11 +145,13 @@ def rerank(
 
     allowed = None if latency is None else seconds(latency)
     _check_use(aggregate, tune, cache, no_cache, latency, json and output == STDIO)
+    if agreement and (interpolate is not None or latency or tune):
+        raise typer.BadParameter("--agreement goes without --interpolate, --latency and --tune")
     _check_output(output, force)
     skip = on_error == "skip"
     found, texts = _documents(collection, format, Columns(id=id, text=text, title=title), skip)
     read = _with_texts(_read(run, skip), queries, texts, skip)
-    ranker = open_ranker(model, threads=threads, documents=found)
+    ranker = open_ranker(model, threads=threads, documents=found, backend=backend)
     kept = None if no_cache or latency else cache or _beside(output)
     with _score_cache(kept, ranker, always=tune is not None) as scores:
         stage = stage_of(
@@ -151,7 +169,10 @@ def rerank(
         )
         if tune:
             stage = _tuned(stage, read, tune, measure)
-        done = stage.rerank(read)
+        if agreement:
+            done: Reranked | Cascaded = _cascaded(stage, found, read, agreement, threads)
+        else:
+            done = stage.rerank(read)
     with writing_to(output) as out:
         for note in write_run(done.run, out, force=force):
             say(f"note: {note}")
@@ -279,3 +300,20 @@ def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
     say(f"chosen: {tuned.chosen}, {measure} {tuned.values[tuned.chosen]:.4f}")
     say("note: that is measured on the judgements it was chosen on; test on others")
     return tuned.stage
+
+
+def _cascaded(
+    stage: Rerank, documents: object, run: Run, agreement: float, threads: int | None
+) -> Cascaded:
+    """Re-rank what may reach the top, by the vectors of the index."""
+    from tamis.cli.dense import recorded_encoder
+    from tamis.pipeline.cascade import cascade_and_calibrate
+    from tamis.search import Index
+
+    if not isinstance(documents, Index):
+        raise InputError(
+            "--agreement needs the vectors of an index",
+            hint="tamis index COLLECTION -o INDEX --dense MODEL, then -c INDEX",
+        )
+    encoder = recorded_encoder(documents, None, threads)
+    return cascade_and_calibrate(stage, documents, encoder, run, agreement=agreement)

@@ -12,8 +12,9 @@ from tamis.errors import InputError
 from tamis.manifest import read_manifest
 from tamis.models.adopting import kind_of
 from tamis.models.bases import find_base
-from tamis.models.folder import open_scorer
+from tamis.models.folder import open_scorer, usual_backend
 from tamis.models.trying import tried
+from tamis.scorers._onnx import Backend
 from tamis.scorers.alignment import Alignment
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
@@ -47,13 +48,18 @@ def open_ranker(
     *,
     threads: int | None = None,
     documents: Iterable[Document] | None = None,
+    backend: Backend | None = None,
 ) -> Ranker:
     """The scorer that a name stands for: a model folder, a plain Hugging Face folder that says
     what it is, an installed model package, or a hub id.
 
     Two need no model but the statistics of `documents`: `lexical`, which needs an index, and
     `alignment:VECTORS` with the file or folder of word vectors. Their scores are not worth keeping.
+
+    A `backend` says what runs a model, where its folder has an export; see `open_scorer`.
     """
+    if backend and (name == LEXICAL or str(name).startswith(ALIGNMENT)):
+        raise InputError(f"{name} has no back end to choose", hint="leave the back end out")
     if name == LEXICAL:
         if not isinstance(documents, Index):
             raise InputError(
@@ -66,21 +72,22 @@ def open_ranker(
     folder = Path(name).expanduser()
     if not folder.is_dir() or read_manifest(folder) is None:
         folder = find_base(name)
-    scorer = tried(lambda: _open(folder, threads), folder)
-    return Ranker(scorer, str(name), digest(folder, type(scorer).__name__))
+    chosen = backend or usual_backend(folder)
+    scorer = tried(lambda: _open(folder, threads, chosen), folder)
+    return Ranker(scorer, str(name), digest(folder, type(scorer).__name__, chosen))
 
 
-def _open(folder: Path, threads: int | None) -> Scorer:
+def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
     if read_manifest(folder) is not None:
-        return open_scorer(folder, threads=threads)
+        return open_scorer(folder, threads=threads, backend=backend)
     try:
         kind = kind_of(folder, read_config(folder))
     except InputError as error:
         raise InputError(str(error), hint=_adopting(folder, "--kind KIND")) from None
     if kind == "cross-encoder":
-        return CrossEncoder.open(folder, threads=threads)
+        return CrossEncoder.open(folder, threads=threads, backend=backend)
     if kind == "bi-encoder":
-        return BiEncoder.open(folder, threads=threads)
+        return BiEncoder.open(folder, threads=threads, backend=backend)
     raise InputError(
         f"{folder} is a language model that does not say which two words to compare",
         hint=_adopting(folder, "--words true false"),

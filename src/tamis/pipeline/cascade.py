@@ -21,8 +21,9 @@ from tamis.pipeline.cascade_model import Calibration, Candidates, chances, fit
 from tamis.pipeline.cascade_vectors import StoredVectors, VectorSource
 from tamis.pipeline.placing import below
 from tamis.pipeline.rerank import Rerank
+from tamis.pipeline.reranked import Found
 from tamis.search import Index
-from tamis.types import Encoder, Run, Spec, Stage
+from tamis.types import Encoder, Run, Spec, Stage, join_runs
 
 Rows = NDArray[np.int64]
 BLOCK = 64
@@ -31,6 +32,8 @@ FIRST = 20
 """How many documents of a query are scored before anything is decided, k at least."""
 STEP = 10
 """How many documents of a query are scored at a time after that."""
+CALIBRATED = 40
+"""How many of its own queries a run is calibrated on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,7 @@ class Cascaded:
             "documents skipped": int(skipped.sum()),
             "share skipped": round(float(skipped.sum()) / candidates, 3),
             "queries of which some were skipped": _queries_with(self.run, skipped),
+            "tokens cut": int(self.run.extra["cut"].sum()),
             f"expected agreement of the top {k}": round(found, 3),
         }
 
@@ -201,7 +205,11 @@ def calibrate(full: Rerank, index: Index, encoder: Encoder, run: Run) -> Calibra
 def calibrate_with(full: Rerank, vectors: VectorSource, run: Run) -> Calibration:
     """The same with vectors from anywhere."""
     _check_stage(full)
-    found = full.rerank(run).found
+    return _fitted(full, vectors, run, full.rerank(run).found)
+
+
+def _fitted(full: Rerank, vectors: VectorSource, run: Run, found: Found) -> Calibration:
+    """The calibration from what was found for the rows of a run."""
     queries = []
     for start in range(0, len(run), BLOCK):
         for rows, candidates in _candidates(full, vectors, run, start):
@@ -209,6 +217,32 @@ def calibrate_with(full: Rerank, vectors: VectorSource, run: Run) -> Calibration
             scores = found.score[rows[scored]].astype(np.float64)
             queries.append((candidates.take(scored), scores))
     return fit(queries)
+
+
+def cascade_and_calibrate(
+    full: Rerank, index: Index, encoder: Encoder, run: Run, *, agreement: float = 0.9, k: int = 10
+) -> Cascaded:
+    """A cascade over a run, calibrated on some of the run's own queries.
+
+    Those are spread over the run and scored wholly: nothing of them is skipped.
+    """
+    if len(run) < 2 * CALIBRATED:
+        raise InputError(
+            f"{len(run)} queries are too few to calibrate a cascade on {CALIBRATED} of them",
+            hint="re-rank fully, or calibrate on other queries: tamis.pipeline.cascade.calibrate",
+        )
+    _check_stage(full)
+    chosen = np.unique(np.linspace(0, len(run) - 1, CALIBRATED).astype(np.int64))
+    rest = np.setdiff1d(np.arange(len(run)), chosen)
+    first, second = (run.select(run.queries.ids.select(part)) for part in (chosen, rest))
+    vectors, whole = StoredVectors.of(index, encoder), full.rerank(first)
+    stage = Cascade(full, vectors, _fitted(full, vectors, first, whole.found), agreement, k)
+    done = stage.cascade(second)
+    missed = np.zeros(len(run))
+    missed[rest] = done.missed
+    nothing = np.zeros(len(whole.run.doc), bool)
+    joined = join_runs([whole.run.with_extra(skipped=nothing), done.run])
+    return Cascaded(joined, missed, stage.spec())
 
 
 def _candidates(
