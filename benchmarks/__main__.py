@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("evaluation", "scorers")
+NAMES = ("evaluation", "scorers", "training")
 
 for name in sys.argv[1:] or NAMES:
     importlib.import_module(f"benchmarks.{name}").main()

@@ -1,4 +1,4 @@
-"""What tests share: where real data and weights lie, if anywhere."""
+"""What tests share: where real data and weights lie, if anywhere, and a tiny model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"sieve drum net grain flour fish a the sort".split()]
 
 
 def folder_of(variable: str, what: str) -> Path:
@@ -24,3 +26,32 @@ def data() -> Path:
 def models() -> Path:
     """The folder of pretrained weights."""
     return folder_of("TAMIS_MODELS", "pretrained weights")
+
+
+@pytest.fixture(scope="session")
+def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plain Hugging Face folder of a cross-encoder with one output that takes 24 tokens."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    torch.manual_seed(0)
+    numbers = {word: number for number, word in enumerate(WORDS)}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, unk_token="[UNK]"))
+    made.normalizer = tokenizers.normalizers.Lowercase()
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=24, num_labels=1, initializer_range=0.5,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]",
+        unk_token="[UNK]", model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    ).save_pretrained(folder)  # fmt: skip
+    return folder

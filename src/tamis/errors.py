@@ -6,6 +6,7 @@ TamisError                 anything tamis raises on purpose
 │   └── UnknownFormatError nothing tamis reads looks like this
 ├── OutputError            what was asked for cannot be written: it exists, it is locked
 ├── DamagedError           a file tamis wrote is truncated or changed
+├── TrainingError          what is being learnt came to nothing
 └── MissingExtraError      an optional package is not installed
 """
 
@@ -53,6 +54,10 @@ class OutputError(TamisError):
 
 class DamagedError(TamisError):
     """A file that tamis wrote is truncated or changed."""
+
+
+class TrainingError(TamisError):
+    """What is being learnt came to nothing: the loss diverged, or all scores became the same."""
 
 
 class MissingExtraError(TamisError):

@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from tamis import __version__
-from tamis.cli import collections, demo, evaluate, export, first_stage, fuse, models, rerank
+from tamis.cli import (
+    collections,
+    demo,
+    evaluate,
+    export,
+    first_stage,
+    fuse,
+    label,
+    models,
+    rerank,
+    train,
+)
 from tamis.errors import TamisError
 
 app = typer.Typer(
@@ -32,6 +43,8 @@ app.command("search", rich_help_panel=FIRST)(first_stage.search)
 app.command("tune", rich_help_panel=FIRST)(first_stage.tune)
 app.command("rerank", rich_help_panel=RERANKING)(rerank.rerank)
 app.command("fuse", rich_help_panel=RERANKING)(fuse.fuse)
+app.add_typer(label.app, name="label", rich_help_panel=LEARNING)
+app.command("train", rich_help_panel=LEARNING)(train.train)
 app.command("adopt", rich_help_panel=LEARNING)(models.adopt)
 app.command("export", rich_help_panel=LEARNING)(export.export)
 app.command("evaluate", rich_help_panel=KNOWING)(evaluate.evaluate)

@@ -25,6 +25,8 @@ from tamis.cli.common import (
     show_json,
     writing_to,
 )
+from tamis.cli.label_info import describe_examples, is_examples
+from tamis.cli.label_show import Show
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ Thing = Annotated[
     typer.Argument(
         metavar="ANYTHING",
         help="A collection (file, folder, tamis:pydocs, ir_datasets:ID), a run, qrels, queries, "
-        "an index or a model folder.",
+        "examples, an index or a model folder.",
     ),
 ]
 
@@ -53,6 +55,14 @@ def info(
         str | None,
         typer.Option(metavar="SPEC", help="Also count passages, such as words:150:75 or whole."),
     ] = None,
+    collection: Annotated[
+        str | None,
+        typer.Option("-c", "--collection", help="Of examples: where their texts are, or an index."),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Of examples: scores to find negatives by.")
+    ] = None,
+    show: Show = None,
     on_error: OnError = "raise",
     verify: Annotated[
         bool, typer.Option("--verify", help="Read every byte of a tamis folder and check it.")
@@ -66,6 +76,11 @@ def info(
     from tamis.collection._records import Columns
     from tamis.collection.converting import Request
 
+    if is_examples(thing) and format is None:
+        describe_examples(thing, collection, run, queries, qrels, show, on_error, json)
+        return
+    if collection or run or show:
+        raise typer.BadParameter("--collection, --run and --show are for examples")
     with reading(thing) as path:
         asked = Request(
             thing if thing != STDIO else path,

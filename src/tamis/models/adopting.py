@@ -58,7 +58,7 @@ def adopt(
         note = _target_words(source, words, template, score, family, max_length)
     with new_folder(target, force=force) as part:
         shutil.copytree(source, part, ignore=shutil.ignore_patterns(".*", NAME), dirs_exist_ok=True)
-        _tell_others(part, note)
+        tell_others(part, note)
         write_note(part, note)
     return note
 
@@ -131,7 +131,7 @@ def _target_words(
     )
 
 
-def _tell_others(folder: Path, note: ModelNote) -> None:
+def tell_others(folder: Path, note: ModelNote) -> None:
     """Write what sentence-transformers needs to give the same scores from this folder."""
     if note.scorer == "cross-encoder":
         name = SIGMOID if note.scale == "probability" and note.outputs == 1 else IDENTITY

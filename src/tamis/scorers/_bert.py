@@ -3,7 +3,8 @@
 Every layer multiplies all tokens of a batch at once; only attention looks at one sequence at a
 time, and sequences of the same length share a call. Where only the first token is wanted, the last
 layer has one query row a sequence and needs no keys or values of its own: with k = W x,
-q·k = (qᵀW)·x, and what is attended to is projected after it is summed. That is exact.
+q·k = (qᵀW)·x, and what is attended to is projected after it is summed. That is exact. Training
+runs the same code: no step writes over what a gradient needs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
+from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers.batching import groups
 from tamis.scorers.weights import Loaded, Tensor, take
 
@@ -63,6 +65,7 @@ class Bert:
     epsilon: float
     activation: Any
     first_place: int
+    dropout: Dropout = NONE
 
     @property
     def longest(self) -> int:
@@ -92,37 +95,33 @@ class Bert:
         torch = require("torch")
         ids = torch.from_numpy(np.concatenate(sequences).astype(np.int64))
         places = np.concatenate([np.arange(len(sequence)) for sequence in sequences])
-        rows = np.concatenate(segments) * np.int64(self.places.shape[1]) + places + self.first_place
-        states = self.words.index_select(0, ids)
-        states += self.places.flatten(0, 1).index_select(0, torch.from_numpy(rows))
-        return self._norm(self.start, states)
+        cells = np.concatenate(segments) * np.int64(self.places.shape[1]) + places
+        states = rows(self.words, ids)
+        cell = torch.from_numpy(cells + self.first_place).to(self.places.device)
+        states += self.places.flatten(0, 1).index_select(0, cell)
+        return self.dropout.states(self._norm(self.start, states))
 
     def _layer(self, layer: Layer, states: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
         linear = require("torch").nn.functional.linear
         seen = self._attention(linear(states, layer.mixed.weight, layer.mixed.bias), lengths)
-        states = linear(seen, layer.joined.weight, layer.joined.bias).add_(states)
+        joined = self.dropout.states(linear(seen, layer.joined.weight, layer.joined.bias))
+        states = joined.add_(states)
         return self._feed(layer, self._norm(layer.after_attention, states))
 
     def _feed(self, layer: Layer, states: Tensor) -> Tensor:
         linear = require("torch").nn.functional.linear
         wide = self.activation(linear(states, layer.wide.weight, layer.wide.bias))
-        states = linear(wide, layer.narrow.weight, layer.narrow.bias).add_(states)
-        return self._norm(layer.after_feed, states)
+        narrow = self.dropout.states(linear(wide, layer.narrow.weight, layer.narrow.bias))
+        return self._norm(layer.after_feed, narrow.add_(states))
 
     def _attention(self, mixed: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
-        torch = require("torch")
-        attend = torch.nn.functional.scaled_dot_product_attention
-        hidden = mixed.shape[1] // 3
-        seen = mixed.new_empty(mixed.shape[0], hidden)
-        start = 0
-        for count, length in lengths:
-            end = start + count * length
-            parts = mixed[start:end].view(count, length, 3, self.heads, hidden // self.heads)
+        seen = []
+        for (count, length), part in zip(lengths, split(mixed, lengths), strict=True):
+            parts = part.view(count, length, 3, self.heads, -1)
             query, key, value = parts.permute(2, 0, 3, 1, 4)
-            out = attend(query, key, value).transpose(1, 2).reshape(count * length, hidden)
-            seen[start:end] = out
-            start = end
-        return seen
+            out = attend(query, key, value, None, self.dropout)
+            seen.append(out.transpose(1, 2).reshape(count * length, -1))
+        return require("torch").cat(seen)
 
     def _folded(self, layer: Layer, states: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
         torch = require("torch")
@@ -130,17 +129,18 @@ class Bert:
         size = hidden // self.heads
         query_weight, key_weight, value_weight = layer.mixed.weight.view(3, hidden, hidden)
         query_bias, _, value_bias = layer.mixed.bias.view(3, hidden)
-        firsts = states[_starts(lengths)]
+        firsts = states.index_select(0, torch.tensor(_starts(lengths), device=states.device))
         asked = torch.nn.functional.linear(firsts, query_weight, query_bias) * size**-0.5
         asked = torch.einsum(
             "bhd,hdx->bhx",
             asked.view(-1, self.heads, size),
             key_weight.view(self.heads, size, hidden),
         )
-        mean = folded_mean(asked, states, lengths)
+        mean = folded_mean(asked, states, lengths, self.dropout)
         seen = torch.einsum("bhx,hdx->bhd", mean, value_weight.view(self.heads, size, hidden))
         seen = seen.reshape(-1, hidden) + value_bias
         joined = torch.nn.functional.linear(seen, layer.joined.weight, layer.joined.bias)
+        joined = self.dropout.states(joined)
         return self._feed(layer, self._norm(layer.after_attention, joined + firsts))
 
     def _norm(self, norm: Norm, states: Tensor) -> Tensor:
@@ -148,17 +148,50 @@ class Bert:
         return function(states, (states.shape[1],), norm.weight, norm.bias, self.epsilon)
 
 
-def folded_mean(asked: Tensor, states: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
+def rows(words: Tensor, ids: Tensor) -> Tensor:
+    """The rows of an embedding; a gradient names only the rows that were used."""
+    function = require("torch").nn.functional.embedding
+    return function(ids.to(words.device), words, sparse=True)
+
+
+def split(rows: Tensor, lengths: list[tuple[int, int]]) -> Sequence[Tensor]:
+    """The rows of each group of sequences."""
+    parts: Sequence[Tensor] = rows.split([count * length for count, length in lengths])
+    return parts
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    dropout: Dropout,
+    scale: float | None = None,
+) -> Tensor:
+    """Attention of every token to every token of its sequence."""
+    torch = require("torch")
+    if not dropout.attention and (bias is None or not bias.requires_grad):
+        function = torch.nn.functional.scaled_dot_product_attention
+        return function(query, key, value, attn_mask=bias, scale=scale)
+    scores = query * (query.shape[-1] ** -0.5 if scale is None else scale) @ key.transpose(-1, -2)
+    weights = (scores if bias is None else scores + bias).softmax(-1)
+    return dropout.weights(weights) @ value
+
+
+def folded_mean(
+    asked: Tensor, states: Tensor, lengths: list[tuple[int, int]], dropout: Dropout = NONE
+) -> Tensor:
     """The states of each sequence, averaged by how well they answer each head's question."""
     torch = require("torch")
-    mean, row, start = torch.empty_like(asked), 0, 0
-    for count, length in lengths:
-        end = start + count * length
-        texts = states[start:end].view(count, length, -1)
-        scores = torch.bmm(asked[row : row + count], texts.transpose(1, 2))
-        torch.bmm(scores.softmax(-1), texts, out=mean[row : row + count])
-        row, start = row + count, end
-    return mean
+    means = []
+    questions = asked.split([count for count, _ in lengths])
+    for question, part, (count, length) in zip(
+        questions, split(states, lengths), lengths, strict=True
+    ):
+        texts = part.view(count, length, -1)
+        weights = torch.bmm(question, texts.transpose(1, 2)).softmax(-1)
+        means.append(torch.bmm(dropout.weights(weights), texts))
+    return torch.cat(means)
 
 
 def _starts(lengths: list[tuple[int, int]]) -> list[int]:
@@ -170,7 +203,7 @@ def _starts(lengths: list[tuple[int, int]]) -> list[int]:
     return starts
 
 
-def build(loaded: Loaded) -> Bert:
+def build(loaded: Loaded, dropout: Dropout = NONE) -> Bert:
     """The body of a BERT-like model from its folder."""
     config, weights, folder = loaded.config, loaded.weights, loaded.folder
     family = config["model_type"]
@@ -218,6 +251,7 @@ def build(loaded: Loaded) -> Bert:
         epsilon=config.get("layer_norm_eps", 1e-12),
         activation=activation(config.get("hidden_act", "gelu"), folder),
         first_place=0 if family == "bert" else config.get("pad_token_id", 1) + 1,
+        dropout=dropout,
     )
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tamis.errors import require
-from tamis.scorers._bert import activation, folded_mean
+from tamis.scorers._bert import activation, attend, folded_mean, rows, split
+from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers.batching import Rows, groups
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weights import Loaded, Tensor, take
@@ -74,52 +75,62 @@ class T5:
     activation: Any
     start: int
     output_scale: float
+    dropout: Dropout = NONE
 
     def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Rows:
         """The logits of the first token written after each sequence: of these ids, or of all."""
-        lengths = groups([len(sequence) for sequence in sequences])
         with require("torch").inference_mode():
-            states = self._step(self._encode(sequences, lengths), lengths)
-            rows = self.output if ids is None else self.output[list(ids)]
-            logits: Rows = (states @ rows.T * self.output_scale).numpy()
+            logits: Rows = self.logits(sequences, ids).numpy()
         return logits
 
+    def logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Tensor:
+        """`first_logits` as a tensor, which knows its gradient outside inference."""
+        lengths = groups([len(sequence) for sequence in sequences])
+        states = self._step(self._encode(sequences, lengths), lengths)
+        output = self.output
+        if ids is not None:
+            output = rows(output, require("torch").tensor(list(ids)))
+        return states @ output.T * self.output_scale
+
     def _encode(self, sequences: Sequence[TokenIds], lengths: list[tuple[int, int]]) -> Tensor:
-        torch = require("torch")
-        ids = torch.from_numpy(np.concatenate(sequences).astype(np.int64))
-        states = self.embedded.index_select(0, ids)
+        ids = require("torch").from_numpy(np.concatenate(sequences).astype(np.int64))
+        biases = [self.bias[None, :, :length, :length] for _, length in lengths]
+        states = self.dropout.states(rows(self.embedded, ids))
         for block in self.encoder:
             mixed = self._norm(block.norm, states) @ block.mixed.T
-            states = torch.addmm(states, self._attention(mixed, lengths), block.joined.T)
+            states = self._add(states, self._attention(mixed, lengths, biases), block.joined)
             states = self._feed(block.feed, states)
-        return self._norm(self.encoder_norm, states)
+        return self.dropout.states(self._norm(self.encoder_norm, states))
 
-    def _attention(self, mixed: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
-        torch = require("torch")
-        attend = torch.nn.functional.scaled_dot_product_attention
-        inner = mixed.shape[1] // 3
-        seen, start = mixed.new_empty(mixed.shape[0], inner), 0
-        for count, length in lengths:
-            end = start + count * length
-            parts = mixed[start:end].view(count, length, 3, self.heads, inner // self.heads)
+    def _attention(
+        self, mixed: Tensor, lengths: list[tuple[int, int]], biases: list[Tensor]
+    ) -> Tensor:
+        seen = []
+        for (count, length), part, bias in zip(lengths, split(mixed, lengths), biases, strict=True):
+            parts = part.view(count, length, 3, self.heads, -1)
             query, key, value = parts.permute(2, 0, 3, 1, 4)
-            bias = self.bias[None, :, :length, :length]
-            out = attend(query, key, value, attn_mask=bias, scale=1.0)
-            seen[start:end] = out.transpose(1, 2).reshape(count * length, inner)
-            start = end
-        return seen
+            out = attend(query, key, value, bias, self.dropout, 1.0)
+            seen.append(out.transpose(1, 2).reshape(count * length, -1))
+        return require("torch").cat(seen)
 
     def _step(self, texts: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
         torch = require("torch")
         count = sum(many for many, _ in lengths)
-        states = self.embedded[self.start].expand(count, -1)
+        states = self.dropout.states(rows(self.embedded, torch.full((count,), self.start)))
         for block in self.decoder:
             own = self._norm(block.norm, states) @ block.value.T
-            states = torch.addmm(states, own, block.joined.T)
+            states = self._add(states, self._to_itself(own), block.joined)
             seen = self._look(block, self._norm(block.text_norm, states), texts, lengths)
-            states = torch.addmm(states, seen, block.text_joined.T)
+            states = self._add(states, seen, block.text_joined)
             states = self._feed(block.feed, states)
-        return self._norm(self.decoder_norm, states)
+        return self.dropout.states(self._norm(self.decoder_norm, states))
+
+    def _to_itself(self, own: Tensor) -> Tensor:
+        """What a token that is alone attends to: its own value, of each head all or nothing."""
+        if not self.dropout.attention:
+            return own
+        weights = self.dropout.weights(own.new_ones(len(own), self.heads, 1))
+        return (own.unflatten(1, (self.heads, -1)) * weights).flatten(1)
 
     def _look(
         self, block: DecoderBlock, states: Tensor, texts: Tensor, lengths: list[tuple[int, int]]
@@ -129,23 +140,27 @@ class T5:
         keys = block.text_key.unflatten(0, (self.heads, -1))
         values = block.text_value.unflatten(0, (self.heads, -1))
         asked = torch.einsum("bhd,hdx->bhx", asked, keys)
-        mean = folded_mean(asked, texts, lengths)
+        mean = folded_mean(asked, texts, lengths, self.dropout)
         return torch.einsum("bhx,hdx->bhd", mean, values).flatten(1)
 
     def _feed(self, feed: Feed, states: Tensor) -> Tensor:
-        torch = require("torch")
         inner = self._norm(feed.norm, states)
         wide = self.activation(inner @ feed.wide.T)
         if feed.gate is not None:
-            wide = wide.mul_(inner @ feed.gate.T)
-        return torch.addmm(states, wide, feed.narrow.T)
+            wide = wide * (inner @ feed.gate.T)
+        return self._add(states, self.dropout.states(wide), feed.narrow)
+
+    def _add(self, states: Tensor, inner: Tensor, weight: Tensor) -> Tensor:
+        if not self.dropout.hidden:
+            return require("torch").addmm(states, inner, weight.T)
+        return states + self.dropout.states(inner @ weight.T)
 
     def _norm(self, weight: Tensor, states: Tensor) -> Tensor:
         function = require("torch").nn.functional.rms_norm
         return function(states, (states.shape[1],), weight, self.epsilon)
 
 
-def build(loaded: Loaded, longest: int) -> T5:
+def build(loaded: Loaded, longest: int, dropout: Dropout = NONE) -> T5:
     """A T5 model from its folder, for texts of up to `longest` tokens."""
     torch, config, folder = require("torch"), loaded.config, loaded.folder
 
@@ -207,6 +222,7 @@ def build(loaded: Loaded, longest: int) -> T5:
         activation=activation(activation_name(config), folder),
         start=config.get("decoder_start_token_id", config.get("pad_token_id", 0)),
         output_scale=config["d_model"] ** -0.5 if scaled else 1.0,
+        dropout=dropout,
     )
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
 from tamis.scorers._bert import Bert, build
+from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers._onnx import Backend, OnnxPairs, Session
 from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, in_batches, probability
 from tamis.scorers.note import note_if_any
-from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, share
+from tamis.scorers.tokens import Layout, TokenIds, Tokens, share
 from tamis.scorers.weights import Loaded, Tensor, load, take
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
@@ -45,10 +46,10 @@ class Head:
     dense: tuple[Tensor, Tensor]
     out: tuple[Tensor, Tensor]
 
-    def __call__(self, states: Tensor) -> Tensor:
+    def __call__(self, states: Tensor, dropout: Dropout = NONE) -> Tensor:
         torch = require("torch")
         inner = torch.tanh(torch.nn.functional.linear(states, *self.dense))
-        return torch.nn.functional.linear(inner, *self.out)
+        return torch.nn.functional.linear(dropout.states(inner), *self.out)
 
     @property
     def outputs(self) -> int:
@@ -119,8 +120,8 @@ class CrossEncoder:
         model, tokens = _opened(path, backend)
         layout = tokens.pair_layout()
         length = max_length or (note.max_length if note else min(LENGTH, model.longest))
-        _check_length(length, model.longest, layout.extra)
-        meaning = _scale(model.outputs, scale or (note.scale if note else None))
+        check_length(length, model.longest, layout.extra)
+        meaning = scale_of(model.outputs, scale or (note.scale if note else None))
         return cls(model, tokens, layout, length, meaning, threads)
 
     @property
@@ -145,30 +146,16 @@ class CrossEncoder:
         whole = np.array([queries[q].length + texts[t].length for q, t in index], np.int64)
         lengths = np.array([of_query + of_text for of_query, of_text in kept], np.int64)
 
+        def joined(q: int, t: int, of_query: int, of_text: int) -> tuple[TokenIds, TokenIds]:
+            return self.layout.join(queries[q].ids[:of_query], texts[t].ids[:of_text])
+
         def forward(batch: Numbers) -> Rows:
-            made = [
-                self._joined(queries[index[n][0]], texts[index[n][1]], *kept[n])
-                for n in batch.tolist()
-            ]
+            made = [joined(*index[n], *kept[n]) for n in batch.tolist()]
             ids, segments = zip(*made, strict=True)
             return self._values(self.model.logits(ids, segments))
 
         rows = in_batches(forward, lengths + extra, budget=self.budget, threads=self.threads)
         return rows[:, 0], (whole - lengths).astype(np.int32)
-
-    def _joined(
-        self, query: Encoded, text: Encoded, of_query: int, of_text: int
-    ) -> tuple[Any, Any]:
-        layout = self.layout
-        parts = (
-            layout.before,
-            query.ids[:of_query],
-            layout.between,
-            text.ids[:of_text],
-            layout.after,
-        )
-        ids = np.concatenate([np.asarray(part, np.int32) for part in parts])
-        return ids, np.repeat(np.array(layout.segments, np.int32), [len(part) for part in parts])
 
     def _values(self, logits: Rows) -> Rows:
         if logits.shape[1] == 2:
@@ -180,10 +167,11 @@ def _opened(folder: Path, backend: Backend) -> tuple[PairModel, Tokens]:
     if backend != "torch":
         return OnnxPairs(Session.open(folder, backend, "cross-encoder")), Tokens.open(folder)
     loaded = load(folder)
-    return TorchPairs(build(loaded), _head(loaded)), loaded.tokens
+    return TorchPairs(build(loaded), head_of(loaded)), loaded.tokens
 
 
-def _check_length(length: int, longest: int, extra: int) -> None:
+def check_length(length: int, longest: int, extra: int) -> None:
+    """Refuse a length that leaves no room for two texts or that the model does not have."""
     if not extra + 2 <= length <= longest:
         raise InputError(
             f"cannot cut pairs at {length} tokens",
@@ -191,7 +179,9 @@ def _check_length(length: int, longest: int, extra: int) -> None:
         )
 
 
-def _head(loaded: Loaded) -> Head:
+def head_of(loaded: Loaded) -> Head:
+    """The head of a model for sequence classification."""
+
     def both(name: str) -> tuple[Tensor, Tensor]:
         return (
             take(loaded.weights, f"{name}.weight", loaded.folder),
@@ -210,7 +200,8 @@ def _head(loaded: Loaded) -> Head:
     return head
 
 
-def _scale(outputs: int, wanted: Scale | None) -> Scale:
+def scale_of(outputs: int, wanted: Scale | None) -> Scale:
+    """What the values of a model with so many outputs are: as wanted, where that can be."""
     usual: Scale = "logit" if outputs == 1 else "probability"
     if wanted == "cosine" or (outputs == 2 and wanted not in (None, "probability")):
         raise InputError(

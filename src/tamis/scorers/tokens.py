@@ -43,6 +43,18 @@ class Layout:
         """How many tokens are no text."""
         return len(self.before) + len(self.between) + len(self.after)
 
+    def join(self, query: TokenIds, text: TokenIds) -> tuple[TokenIds, TokenIds]:
+        """The ids of a query and a text as one sequence, and the segment of each.
+
+        >>> layout = Layout((101,), (102,), (102,), (0, 0, 0, 1, 1))
+        >>> ids, segments = layout.join(np.array([7, 8]), np.array([9]))
+        >>> ids.tolist(), segments.tolist()
+        ([101, 7, 8, 102, 9, 102], [0, 0, 0, 0, 1, 1])
+        """
+        parts = (self.before, query, self.between, text, self.after)
+        ids = np.concatenate([np.asarray(part, np.int32) for part in parts])
+        return ids, np.repeat(np.array(self.segments, np.int32), [len(part) for part in parts])
+
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
@@ -85,6 +97,19 @@ class Tokens:
                 ids = encoding.ids
                 found.append(Encoded(np.array(ids[:keep], np.int32), len(ids)))
         return found
+
+    def shorten(self, texts: Sequence[str], keep: int) -> tuple[list[str], list[int]]:
+        """The texts up to the end of their first `keep` tokens, and how many tokens that cuts."""
+        found: list[str] = []
+        cut: list[int] = []
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            some = [clean(text) for text in texts[start : start + TEXTS_AT_ONCE]]
+            encodings = self.backend.encode_batch(some, add_special_tokens=False)
+            for text, encoding in zip(some, encodings, strict=True):
+                ends = encoding.offsets
+                found.append(text if len(ends) <= keep else text[: ends[keep - 1][1]])
+                cut.append(max(0, len(ends) - keep))
+        return found, cut
 
     def pair_layout(self) -> Layout:
         """How the tokenizer joins two texts."""

@@ -1,0 +1,217 @@
+"""Training a cross-encoder against sentence-transformers' CrossEncoderTrainer: same base, same
+pairs in batches of the same size, same loss, same optimiser, two threads.
+
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks training
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.training --texts trec-dl19 --rounds 5
+
+Pairs are questions with a right and a random answer (insuranceqa), or queries with the passages
+that BM25 found (trec-dl19), cut at 256 tokens, drawn at random. The base is `minilm` in
+TAMIS_MODELS with its own dropout; the loss is binary cross-entropy, the optimiser a fused AdamW
+with clipping. Some steps of each in turn, round after round; tokenising is timed, opening is not.
+Memory is the most that a process of its own held. Needs the package datasets, as the trainer does.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scorers import Setting, in_order
+from tamis.collection.opening import open_collection
+from tamis.training.trainable import accumulate, open_trainable
+
+THREADS = 2
+BATCH = 32
+LONGEST = 256
+RATE = 2e-5
+Row = tuple[str, str, float]
+Steps = Callable[[int], float]
+"""Trains so many steps and says how many seconds they took."""
+
+
+def insuranceqa(data: Path, count: int = 2000) -> list[Row]:
+    """Questions, each with an answer that is right and one drawn at random."""
+    collection = open_collection(data / "insuranceqa")
+    texts = {document.id: document.text for document in collection.documents}
+    random, ids = np.random.default_rng(0), list(texts)
+    questions = {query.id: query.text for query in collection.queries}
+    rows: list[Row] = []
+    qrels = collection.qrels["train"]
+    for query in list(qrels.queries)[: count // 2]:
+        right = next(iter(qrels[query]))
+        rows.append((questions[query], texts[right], 1.0))
+        rows.append((questions[query], texts[ids[random.integers(len(ids))]], 0.0))
+    return rows
+
+
+def trec_dl19(data: Path, count: int = 2000) -> list[Row]:
+    """Queries with what BM25 found; every other text is called right."""
+    pairs = in_order(Setting(data, data, count // 43, 1).pairs())
+    return [(query, text, float(number % 2)) for number, (query, text) in enumerate(pairs)]
+
+
+def bce(scores: Any, values: Any, sizes: Sequence[int]) -> Any:
+    """Binary cross-entropy, a row a unit."""
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    return binary_cross_entropy_with_logits(scores, values, reduction="none")
+
+
+def ours(base: Path, rows: list[Row], budget: int | None = None) -> Steps:
+    """Steps of tamis."""
+    import torch
+
+    model: Any = open_trainable(base, max_length=LONGEST)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
+    random = np.random.default_rng(1)
+    options = {} if budget is None else {"budget": budget}
+
+    def steps(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            some = [rows[number] for number in random.permutation(len(rows))[:BATCH]]
+            queries, texts, values = zip(*some, strict=True)
+            units = [[sequence] for sequence in model.prepare(queries, texts)]
+            wanted = list(np.array(values, np.float32)[:, None])
+            accumulate(model, units, wanted, bce, threads=THREADS, **options)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        return time.perf_counter() - start
+
+    return steps
+
+
+def theirs(base: Path, rows: list[Row], folder: Path) -> Steps:
+    """Steps of CrossEncoderTrainer, timed from when training begins to when it ends."""
+    import torch
+    from sentence_transformers.cross_encoder import (
+        CrossEncoder,
+        CrossEncoderTrainer,
+        CrossEncoderTrainingArguments,
+        losses,
+    )
+    from transformers import TrainerCallback
+
+    queries, texts, values = zip(*rows, strict=True)
+    data = import_module("datasets").Dataset.from_dict(
+        {"query": queries, "text": texts, "label": values}
+    )
+    model = CrossEncoder(str(base), num_labels=1, max_length=LONGEST, device="cpu")
+    loss = losses.BinaryCrossEntropyLoss(model)
+    seconds = [0.0]
+
+    class Clock(TrainerCallback):
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            seconds[0] = -time.perf_counter()
+
+        def on_train_end(self, *_: Any, **__: Any) -> None:
+            seconds[0] += time.perf_counter()
+
+    def steps(count: int) -> float:
+        settings = CrossEncoderTrainingArguments(
+            output_dir=str(folder), per_device_train_batch_size=BATCH, max_steps=count,
+            learning_rate=RATE, use_cpu=True, report_to=[], save_strategy="no",
+            logging_strategy="no", disable_tqdm=True, seed=int(time.time()),
+        )  # fmt: skip
+        torch.set_num_threads(THREADS)
+        trainer = CrossEncoderTrainer(
+            model=model, args=settings, train_dataset=data, loss=loss, callbacks=[Clock()]
+        )
+        trainer.train()
+        return seconds[0]
+
+    return steps
+
+
+TEXTS = {"insuranceqa": insuranceqa, "trec-dl19": trec_dl19}
+SIDES = ("CrossEncoderTrainer", "tamis")
+
+
+def opened(side: str, base: Path, rows: list[Row], folder: Path) -> Steps:
+    """One of the two."""
+    return ours(base, rows) if side == "tamis" else theirs(base, rows, folder)
+
+
+def speed(base: Path, rows: list[Row], rounds: int, steps: int) -> None:
+    """Samples a second, in turn, and their ratio."""
+    with TemporaryDirectory() as name:
+        runs = {side: opened(side, base, rows, Path(name)) for side in SIDES}
+        for run in runs.values():
+            run(2)
+        seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+        for _ in range(rounds):
+            for side, run in runs.items():
+                seconds[side].append(run(steps))
+    first = median(seconds[SIDES[0]])
+    for side, values in seconds.items():
+        rate = BATCH * steps / median(values)
+        spread = f"{BATCH * steps / max(values):.1f} to {BATCH * steps / min(values):.1f}"
+        print(f"{side:22}{rate:7.1f} samples/s ({spread}){first / median(values):7.2f}", flush=True)
+
+
+def peak(side: str, texts: str, steps: int) -> int:
+    """Megabytes that a process holds at most while it trains."""
+    command = [sys.executable, "-m", "benchmarks.training", "--texts", texts, "--alone", side]
+    done = subprocess.run(
+        [*command, "--steps", str(steps)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return int(done.stdout.split()[-1]) // 1024
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--texts", choices=TEXTS, default="insuranceqa")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=6, help="steps a round")
+    parser.add_argument("--alone", choices=SIDES, help="train one and print its memory")
+    given = parser.parse_args(arguments)
+    if not os.environ.get("TAMIS_DATA") or not os.environ.get("TAMIS_MODELS"):
+        print("training: skipped, TAMIS_DATA and TAMIS_MODELS are not set")
+        return
+    if given.alone != "tamis" and find_spec("datasets") is None:
+        print("training: skipped, the package datasets is not installed")
+        return
+    quiet()
+    base = Path(os.environ["TAMIS_MODELS"]) / "minilm"
+    rows = TEXTS[given.texts](Path(os.environ["TAMIS_DATA"]))
+    if given.alone:
+        with TemporaryDirectory() as name:
+            opened(given.alone, base, rows, Path(name))(given.steps)
+        print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+        return
+    print(f"\ntraining on {given.texts}, {len(rows):,} pairs, batches of {BATCH}")
+    speed(base, rows, given.rounds, given.steps)
+    for side in SIDES:
+        print(f"{side:22}{peak(side, given.texts, 20):7,} MB at most", flush=True)
+
+
+def quiet() -> None:
+    """No words but ours; two threads."""
+    warnings.simplefilter("ignore")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import torch
+    from transformers.utils import logging as logging_of_theirs
+
+    logging: Any = logging_of_theirs
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    torch.set_num_threads(THREADS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

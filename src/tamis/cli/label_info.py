@@ -1,0 +1,120 @@
+"""`tamis info` of examples."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tamis.cli.common import STDIO, by_split, say, show_facts, show_json
+from tamis.cli.label_inputs import Given, open_given
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from tamis.labels.examples import Examples
+    from tamis.types import Ids, Qrels, Queries, Run
+
+DEEP = 1000
+"""How deep an index is searched for the scores of texts."""
+
+
+def is_examples(thing: str) -> bool:
+    """Whether this names a file of examples."""
+    from tamis.collection.look import look
+    from tamis.collection.opening import is_id
+
+    if thing == STDIO or is_id(thing) or not Path(thing).is_file():
+        return False
+    with Path(thing).open("rb") as file:
+        return file.read(4) == b"PAR1" and look(thing) == "examples"
+
+
+def describe_examples(
+    path: str,
+    collection: str | None,
+    run: str | None,
+    queries: str | None,
+    qrels: list[str] | None,
+    shown: int | None,
+    on_error: Literal["raise", "skip"],
+    json: bool,
+) -> None:
+    """Print what is in a file of examples; with a collection, an index or a run more of it."""
+    from tamis.cli.label_show import show_groups, some_groups
+    from tamis.labels import describing, read_examples
+    from tamis.pipeline.library import library
+
+    examples = read_examples(path)
+    given = open_given(collection, None, queries, None, None, on_error) if collection else None
+    if shown and given is None:
+        raise InputError("texts to show are in no collection", hint="name it: -c COLLECTION")
+    examples = _with_texts(examples, given, queries)
+    scores = _scores(examples, given, run)
+    with ExitStack() as held:
+        texts = None
+        if given is not None:
+            texts = held.enter_context(library(given.documents, _wanted(examples)))
+        facts = describing.describe_examples(examples, texts, scores, _judged(given, qrels))
+    groups = some_groups(examples, given.documents, shown) if shown and given else []
+    if json:
+        more = {"shown": [asdict(group) for group in groups]} if shown else {}
+        show_json({**facts.facts, "warnings": list(facts.warnings), **more})
+        return
+    show_groups(groups)
+    show_facts(facts.facts)
+    for warning in facts.warnings:
+        say(f"warning: {warning}")
+    if scores is None:
+        say("note: for likely-false negatives give scores: --run RUN, or -c INDEX with --queries")
+
+
+def _wanted(examples: Examples) -> Ids:
+    """The documents that rows or queries are of."""
+    from tamis.types import Ids
+
+    return examples.docs.union(Ids.of(origin.doc_id for origin in examples.origins.values()))
+
+
+def _with_texts(examples: Examples, given: Given | None, queries: str | None) -> Examples:
+    """The examples with the queries' texts, where those are to be had."""
+    from tamis.collection.opening import read_queries
+
+    known: Queries | None = None
+    if queries is not None:
+        known = read_queries(queries)
+    elif given is not None and given.collection is not None:
+        known = given.collection.queries
+    return examples if known is None or not len(known) else examples.with_queries(known)
+
+
+def _scores(examples: Examples, given: Given | None, run: str | None) -> Run | None:
+    """The scores of a run, or those of BM25 over an index; none without either."""
+    import numpy as np
+
+    from tamis.cli.label_queries import bm25, search
+    from tamis.collection.runs import read_run
+    from tamis.labels.example_texts import row_texts
+    from tamis.pipeline.library import library
+    from tamis.types import Queries
+
+    if run is not None:
+        return read_run(run)
+    used, rows = np.unique(examples.query, return_index=True)
+    has_texts = examples.queries.texts is not None or all(n in examples.origins for n in used)
+    if given is None or given.index is None or not has_texts:
+        return None
+    with library(given.index, _wanted(examples)) as opened:
+        texts = row_texts(examples, rows, opened)[0]
+    asked = Queries(examples.queries.ids.select(used), tuple(texts))
+    return search(bm25(given.index, None), asked, DEEP)
+
+
+def _judged(given: Given | None, files: list[str] | None) -> list[Qrels]:
+    """The judgements of files, or else all that the collection has."""
+    from tamis.collection.judgements import read_qrels
+
+    named = by_split(files)
+    if named is not None:
+        return [read_qrels(file) for file in named.values()]
+    return [] if given is None else list(given.splits.values())

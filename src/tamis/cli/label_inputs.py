@@ -1,0 +1,142 @@
+"""What the verbs that label with scores are given: documents, queries, judgements, a scorer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from tamis.collection.base import Collection
+    from tamis.models import Ranker
+    from tamis.search import Index
+    from tamis.types import Ids, Qrels, Queries
+
+TEST = "test"
+"""Splits with this in their name hold test queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a verb was given to label."""
+
+    name: str
+    collection: Collection | None
+    index: Index | None
+    queries: Queries | None
+    """Those of a file."""
+    splits: Mapping[str, Qrels]
+    split: str | None
+    skip: bool
+
+    @property
+    def documents(self) -> Any:
+        """Where texts are read."""
+        return self.index if self.index is not None else self.collection
+
+    def judged(self) -> Qrels:
+        """The judgements of the split that was asked for."""
+        if self.split is not None and self.split in self.splits:
+            return self.splits[self.split]
+        known = ", ".join(self.splits) or "none"
+        raise InputError(
+            f"{self.name} has no judgements of a split {self.split!r}",
+            hint=f"splits here: {known}; others: --qrels {self.split or 'train'}=FILE",
+        )
+
+    def test(self) -> Ids:
+        """The queries of every split named test."""
+        from tamis.types import Ids
+
+        found = Ids.of([])
+        for name, qrels in self.splits.items():
+            if TEST in name.lower():
+                found = found.union(qrels.queries)
+        return found
+
+
+def open_given(
+    name: str,
+    index: Path | None,
+    queries: str | None,
+    qrels: list[str] | None,
+    split: str | None,
+    on_error: Literal["raise", "skip"],
+) -> Given:
+    """Open what is named.
+
+    Files of judgements stand in for the collection's, but unless one of them is of test queries,
+    the collection's own test queries stay test queries.
+    """
+    from tamis.collection.judgements import read_qrels
+    from tamis.collection.look import look
+    from tamis.collection.opening import is_id, open_collection, read_queries
+    from tamis.search import Index
+
+    if not is_id(name) and Path(name).is_dir() and look(name) == "index":
+        if index is not None:
+            raise typer.BadParameter("-c is an index already: leave --index out")
+        index, collection = Path(name), None
+    else:
+        collection = open_collection(name, on_error=on_error)
+    opened = None if index is None else Index.open(index)
+    own = dict(collection.qrels) if collection else {}
+    files = {part[0]: part[1] for part in (_named(each, split) for each in qrels or [])}
+    told = {part: read_qrels(file) for part, file in files.items()}
+    if not any(TEST in part.lower() for part in told):
+        told = {part: own[part] for part in own if TEST in part.lower() or not told} | told
+    asked = None if queries is None else read_queries(queries)
+    return Given(name, collection, opened, asked, told, split, on_error == "skip")
+
+
+def _named(given: str, split: str | None) -> tuple[str, str]:
+    """A split and its file; without a name it is the split that is asked for."""
+    part, _, file = given.partition("=")
+    return (part, file) if file else (split or "train", given)
+
+
+def lexical(given: Given, k1: float, b: float) -> Ranker:
+    """BM25 under the statistics of the index."""
+    from tamis.models import Ranker
+    from tamis.scorers.lexical import Lexical
+    from tamis.search.rankings import BM25
+
+    if given.index is None:
+        raise InputError(
+            "lexical scores need the statistics of an index",
+            hint="tamis index, then --index INDEX",
+        )
+    return Ranker(Lexical(given.index, BM25(k1, b)), f"lexical k1={k1:g} b={b:g}", None)
+
+
+def open_any_ranker(
+    name: str,
+    given: Given,
+    threads: int | None,
+    service_model: str = "",
+    key_variable: str | None = None,
+) -> Ranker:
+    """A model, or a service where the name is an address."""
+    from tamis.models import Ranker, open_ranker
+
+    if not name.startswith(("http://", "https://")):
+        if service_model or key_variable:
+            raise typer.BadParameter("--service-model and --key-variable are for a service")
+        documents = given.documents if given.index else given.documents.documents
+        return open_ranker(name, threads=threads, documents=documents)
+    from tamis.labels.rerank_service import RerankService
+
+    key = os.environ.get(key_variable, "") if key_variable else ""
+    if key_variable and not key:
+        raise InputError(
+            f"the environment has no variable {key_variable}",
+            hint=f"export {key_variable}=… with the key of the service",
+        )
+    service = RerankService(name, service_model, key, threads=threads or 1)
+    return Ranker(service, f"{name} {service_model}".strip(), service.identity)

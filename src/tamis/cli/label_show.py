@@ -1,0 +1,92 @@
+"""What all labelling ends with: the file, what is in it, and some of it for a person."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tamis.cli.common import say, show, show_facts, show_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from tamis.labels.describing import ShownGroup
+    from tamis.labels.examples import Examples
+    from tamis.pipeline.library import Documents
+
+Show = Annotated[
+    int | None,
+    typer.Option("--show", metavar="N", min=1, help="Print so many queries with their texts."),
+]
+SHOWN_CHARACTERS = 100
+"""How much of a text is shown where there is no terminal; else what fits."""
+
+
+def finish(
+    made: Examples,
+    documents: Documents,
+    output: Path,
+    told: Mapping[str, Any],
+    shown: int | None,
+    json: bool,
+    force: bool,
+) -> None:
+    """Write the examples with what is `told` of them, and say what they are."""
+    from tamis.collection.notes import counted
+    from tamis.labels import write_examples
+
+    facts = {**made.facts, **{name: value for name, value in told.items() if value}}
+    facts["counts"] = facts.pop("counts", {})
+    made = replace(made, facts=facts)
+    groups = some_groups(made, documents, shown) if shown else []
+    write_examples(made, output, force=force)
+    if json:
+        more = {"shown": [asdict(group) for group in groups]} if shown else {}
+        show_json({**made.facts, **more})
+        return
+    show_groups(groups)
+    show_facts({name: value for name, value in made.facts.items() if value is not None})
+    say(f"{output}: {counted(len(made), 'example')} of {counted(made.groups, 'group')}")
+
+
+def some_groups(made: Examples, documents: Documents, count: int) -> list[ShownGroup]:
+    """Some groups with their texts."""
+    from tamis.labels.describing import show_examples
+    from tamis.pipeline.library import library
+    from tamis.types import Ids
+
+    origins = Ids.of(origin.doc_id for origin in made.origins.values())
+    with library(documents, made.docs.union(origins)) as opened:
+        return show_examples(made, opened, count)
+
+
+def show_groups(groups: Sequence[ShownGroup]) -> None:
+    """Print queries, and below each some of its texts, aligned."""
+    for group in groups:
+        show(*_lines(group))
+
+
+def _lines(group: ShownGroup) -> list[RenderableType]:
+    from rich.table import Table
+    from rich.text import Text
+
+    heading = Text(" ".join(group.text.split()), style="bold")
+    heading.append(f"  {group.query}", style="not bold dim")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(width=10)
+    table.add_column(justify="right")
+    for _ in range(2):
+        table.add_column(no_wrap=True, overflow="ellipsis")
+    for row in group.rows:
+        start = " ".join(row.text[: 3 * SHOWN_CHARACTERS].split())
+        start = start if len(start) <= SHOWN_CHARACTERS else f"{start[:SHOWN_CHARACTERS]}…"
+        value = Text(f"{row.value:.4g}")
+        table.add_row(Text(f"  {row.role}"), value, Text(row.document, style="dim"), Text(start))
+    left = group.of - len(group.rows)
+    more = [Text(f"  and {left:,} more", style="dim")] if left else []
+    return [heading, table, *more, ""]

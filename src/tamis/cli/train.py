@@ -1,0 +1,244 @@
+"""`tamis train`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tamis.cli.common import Force, Json, OnError, QueriesFile, say, show, show_facts, show_json
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from tamis.labels import Examples
+    from tamis.training.loop import Trained
+    from tamis.training.recipe import Recipe
+    from tamis.types import Ids, Queries
+
+UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def seconds(text: str) -> float:
+    """A length of time from `20m`, `1h30m`, `90s` or plain minutes.
+
+    >>> seconds("20m"), seconds("1h30m"), seconds("90s"), seconds("1.5 h")
+    (1200.0, 5400.0, 90.0, 5400.0)
+    """
+    plain = re.sub(r"\s+", "", text.lower())
+    parts = re.findall(r"(\d+\.?\d*|\.\d+)(h|min|m|s)", plain)
+    found = sum(float(number) * UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != plain or found <= 0:
+        raise typer.BadParameter(f"{text!r} is no length of time; write 20m, 1h30m or 90s")
+    return found
+
+
+def _show_recipes(wanted: bool) -> None:
+    if not wanted:
+        return
+    from rich.table import Table
+
+    from tamis.training.recipes import CHAINS, RECIPES
+
+    table = Table("recipe", "trains", "loss", "batch", "length", "rate", "as long as", box=None)
+    for recipe in RECIPES.values():
+        long = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} epochs"
+        if recipe.epoch_rule == "falling":
+            long += " at 32 queries, fewer at more"
+        rate = f"{recipe.rate:g}" + (f", head {recipe.head_rate:g}" if recipe.head_rate else "")
+        batch, length = str(recipe.units_a_step), str(recipe.max_length)
+        table.add_row(recipe.name, recipe.scorer, recipe.loss, batch, length, rate, long)
+    show(table)
+    for name, (first, second) in CHAINS.items():
+        say(f"{name}: {first}, then {second} with --base and the first model")
+    raise typer.Exit
+
+
+def train(
+    examples: Annotated[
+        list[str], typer.Argument(metavar="EXAMPLES", help="What tamis label made; repeatable.")
+    ],
+    collection: Annotated[
+        str, typer.Option("-c", "--collection", help="Where the documents are; an index will do.")
+    ],
+    base: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL", help="What to start from: a model folder, a package or a hub id."
+        ),
+    ],
+    recipe: Annotated[
+        str, typer.Option(metavar="NAME", help="How to train; --recipes lists them.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FOLDER", help="The model folder to write.")
+    ],
+    validate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXAMPLES",
+            help="Validate on these; else a tenth of the queries is held out, 200 at most.",
+        ),
+    ] = None,
+    no_validation: Annotated[
+        bool, typer.Option("--no-validation", help="Hold nothing out; the last state is kept.")
+    ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change the recipe: rate=1e-5."),
+    ] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Train as long as this allows: 20m, 1h30m.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a training that was stopped.")
+    ] = False,
+    random_weights: Annotated[
+        bool,
+        typer.Option("--random-weights", help="Take only the shape of the base: learn all anew."),
+    ] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="The recipe's if unset.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="All cores if unset.")] = None,
+    queries: QueriesFile = None,
+    recipes: Annotated[
+        bool,
+        typer.Option("--recipes", callback=_show_recipes, is_eager=True, help="List the recipes."),
+    ] = False,
+    on_error: OnError = "raise",
+    json: Json = False,
+    force: Force = False,
+) -> None:
+    """Train a ranker on examples, and write a model folder.
+
+    Example: tamis train pseudo.parquet -c docs.jsonl --base all-MiniLM-L6-v2
+    --recipe monobert-pairwise-small -o my-model --max-time 20m
+    """
+    from tamis.cli.label_inputs import open_given
+    from tamis.labels import join_examples, read_examples
+    from tamis.pipeline.library import library
+    from tamis.training.loop import Job
+    from tamis.training.loop import train as run_training
+    from tamis.training.validation import Validation, hold_out
+
+    if validate and no_validation:
+        raise typer.BadParameter("--validate goes without --no-validation")
+    allowed = None if max_time is None else seconds(max_time)
+    chosen = _recipe(recipe, setting or [], seed)
+    given = open_given(collection, None, queries, None, None, on_error)
+    known = given.queries or (given.collection.queries if given.collection else None)
+    learn = _with_texts(join_examples([read_examples(each) for each in examples]), known)
+    held: Examples | None = None
+    if validate:
+        held = _with_texts(read_examples(validate), known)
+        _refuse_shared(learn, held)
+    elif not no_validation:
+        learn, held = hold_out(learn, chosen.seed)
+    if held is None:
+        say("note: nothing is held out, so nothing is validated and the last state is kept")
+    validation = Validation.of(held, chosen.measure if _is_class(held) else "") if held else None
+    with library(given.documents, _wanted(learn, held)) as books:
+        _refuse_absent(learn, held, books)
+        job = Job(learn, books, chosen, base, output, validation, threads, random_weights)
+        try:
+            done = run_training(job, max_time=allowed, resume=resume, force=force, said=say)
+        except KeyboardInterrupt:
+            say("what was learnt up to the last checkpoint is kept: --resume goes on from there")
+            raise
+    _show(done, json)
+
+
+def _recipe(name: str, settings: list[str], seed: int | None) -> Recipe:
+    from tamis.training.recipes import resolve
+
+    read = dict(_pair(each) for each in settings)
+    return resolve(name, read if seed is None else {**read, "seed": str(seed)})
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE, as in rate=1e-5")
+    return name.strip(), value.strip()
+
+
+def _with_texts(examples: Examples, queries: Queries | None) -> Examples:
+    if queries is not None and queries.texts is not None:
+        return examples.with_queries(queries)
+    if len(examples.origins) < len(set(examples.query.tolist())):
+        raise InputError(
+            "the queries of the examples have no texts here",
+            hint="name a file of queries: --queries FILE",
+        )
+    return examples
+
+
+def _is_class(examples: Examples) -> bool:
+    from tamis.labels.examples import KINDS
+
+    return bool((examples.kind == KINDS.index("class")).all())
+
+
+def _refuse_shared(learn: Examples, held: Examples) -> None:
+    """Queries that are learnt from say nothing about others."""
+    used = {learn.queries.ids[n] for n in set(learn.query.tolist())}
+    shared = sorted(used & {held.queries.ids[n] for n in set(held.query.tolist())})
+    if shared:
+        raise InputError(
+            f"query {shared[0]!r} is both learnt from and validated on ({len(shared):,} such)",
+            hint="label other queries for validation, or leave --validate out",
+        )
+
+
+def _wanted(learn: Examples, held: Examples | None) -> Ids:
+    from tamis.types import Ids
+
+    names = {passage.doc_id for part in (learn, held) if part for passage in part.origins.values()}
+    wanted = learn.docs.union(Ids.of(sorted(names)))
+    return wanted.union(held.docs) if held else wanted
+
+
+def _refuse_absent(learn: Examples, held: Examples | None, books: Any) -> None:
+    import numpy as np
+
+    for part in (learn, held) if held else (learn,):
+        used = np.unique(part.doc)
+        absent = np.flatnonzero(~books.has(part.docs.select(used)))
+        if len(absent):
+            raise InputError(
+                f"document {part.docs[int(used[absent[0]])]!r} of the examples is not in the "
+                f"collection ({len(absent):,} such)",
+                hint="give the collection that the examples were made from",
+            )
+
+
+def _show(done: Trained, json: bool) -> None:
+    facts = _told(done)
+    if json:
+        show_json(facts)
+    else:
+        show_facts(facts)
+
+
+def _told(done: Trained) -> Mapping[str, Any]:
+    learnt = done.facts["learnt"]
+    told: dict[str, Any] = {
+        "model": str(done.folder),
+        "recipe": done.facts["recipe"]["name"],
+        "steps": {"taken": done.history.step, "kept after": done.kept},
+        "texts": {"learnt from": learnt["texts"], "cut": learnt["cut"]},
+        "minutes": learnt["minutes"],
+        "loss": {
+            "first": round(done.history.losses[0], 4) if done.history.losses else None,
+            "last": round(done.history.losses[-1], 4) if done.history.losses else None,
+        },
+    }
+    if "validation" in done.facts:
+        checks = done.history.checks
+        told[f"{done.facts['validation']['measure']} on queries held out"] = {
+            "before": round(checks[0].value, 4),
+            "kept": round(next(c.value for c in checks if c.step == done.kept), 4),
+            "last": round(checks[-1].value, 4),
+        }
+    return told

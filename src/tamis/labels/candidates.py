@@ -1,0 +1,244 @@
+"""The texts that a run finds for its queries, whole or by passages, and what a scorer says of them.
+
+What cannot be a candidate (a document without a text, a query without one, a document that is not
+there and skipping was asked for) is left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from tamis import __version__
+from tamis.durable import Progress
+from tamis.errors import InputError
+from tamis.labels.examples import KINDS, ROLES, SOURCES, TO_THE_END, Examples, Kind, Source
+from tamis.pipeline.cache import ScoreCache
+from tamis.pipeline.library import Documents, Library, library
+from tamis.pipeline.passage_scores import FETCHED, PassageScorer, token_spans
+from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
+from tamis.types import Document, Run, Scorer
+
+Rows = NDArray[np.int64]
+Missing = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Texts by reference, ascending by the `row` of the run whose document they are of."""
+
+    row: Rows
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+    titled: NDArray[np.bool_]
+    digest: NDArray[np.uint64]
+    """A hash of what a scorer reads: equal texts have equal ones."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def select(self, kept: NDArray[np.bool_] | NDArray[np.integer[Any]]) -> Texts:
+        """Some of them."""
+        return Texts(**{each.name: getattr(self, each.name)[kept] for each in fields(self)})
+
+
+def join_texts(first: Texts, second: Texts) -> tuple[Texts, Rows]:
+    """Both together in the order of their rows, and the place each had in one after the other."""
+    both = {
+        each.name: np.concatenate([getattr(first, each.name), getattr(second, each.name)])
+        for each in fields(Texts)
+    }
+    order = np.argsort(both["row"], kind="stable")
+    return Texts(**both).select(order), order
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The rows of a run that can be labelled, and where their documents are read."""
+
+    run: Run
+    rows: Rows
+    spec: PassageSpec
+    library: Library
+    tokens: Tokens | None
+    seed: int
+    noted: dict[str, int] = field(default_factory=dict)
+    """What was left out or cut, counted."""
+
+    @cached_property
+    def query(self) -> Rows:
+        """The number of the query of every row of the run."""
+        return np.repeat(np.arange(len(self.run)), self.run.sizes())
+
+    def texts(self, rows: Rows) -> Texts:
+        """The texts of the documents of these rows (ascending); each document is split once."""
+        distinct, which = np.unique(self.run.doc[rows], return_inverse=True)
+        found: list[tuple[int, int, bool, int]] = []
+        ends = [0]
+        with Progress("splitting", len(distinct), "documents") as progress:
+            for begin in range(0, len(distinct), FETCHED):
+                some = self.library.fetch(self.run.docs.take(distinct[begin : begin + FETCHED]))
+                for document in some:
+                    found.extend(self._split(document))
+                    ends.append(len(found))
+                progress.advance(len(some))
+        offsets = np.array(ends, np.int64)
+        sizes = np.diff(offsets)[which]
+        self._note("left out: documents without text", int((sizes == 0).sum()))
+        into = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        place = into + np.repeat(offsets[:-1][which], sizes)
+        start, end, titled, digest = _columns(found)
+        return Texts(np.repeat(rows, sizes), start[place], end[place], titled[place], digest[place])
+
+    def _split(self, document: Document) -> Iterator[tuple[int, int, bool, int]]:
+        """Start, end, whether the title stands before it, and the hash of each text."""
+        done = split(document, self.spec, tokens=self.tokens, seed=self.seed)
+        self._note("left out: words in no passage", done.left_out)
+        for passage in done.passages:
+            text = text_of(document, passage, self.spec.title)
+            digest = xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+            if self.spec.unit == "whole" or passage.field == "title":
+                yield 0, TO_THE_END, True, digest
+            else:
+                titled = self.spec.title == "every" or passage.number == 0
+                yield passage.start, passage.end, titled, digest
+
+    def _note(self, what: str, count: int) -> None:
+        if count:
+            self.noted[what] = self.noted.get(what, 0) + count
+
+    def score(
+        self, texts: Texts, scorer: Scorer, cache: ScoreCache | None = None
+    ) -> NDArray[np.float32]:
+        """What a scorer says of texts, which must be all of those of their rows."""
+        rows = np.unique(texts.row)
+        passages = PassageScorer(scorer, self.spec, self.library, cache, self.seed)
+        values = np.empty(len(texts), np.float32)
+        done = computed = cut = 0
+        with Progress("scoring", len(texts), "texts") as progress:
+            for part in passages.score(self.run, rows):
+                values[done : done + len(part.values)] = part.values
+                done, computed = done + len(part.values), computed + part.computed
+                cut += int((part.cut > 0).sum())
+                progress.total = computed + len(texts) - done
+                progress.advance(part.computed)
+        self._note("texts cut to fit the scorer", cut)
+        return values
+
+    def examples(
+        self,
+        texts: Texts,
+        value: NDArray[Any],
+        role: NDArray[np.int8],
+        *,
+        source: Source,
+        kind: Kind,
+        facts: Mapping[str, Any],
+        counts: Mapping[str, int],
+    ) -> Examples:
+        """These texts as examples, a group a query."""
+        asked, group = np.unique(self.query[texts.row], return_inverse=True)
+        used, doc = np.unique(self.run.doc[texts.row], return_inverse=True)
+        count = len(texts)
+        roles = {str(name): int((role == number).sum()) for number, name in enumerate(ROLES)}
+        found: dict[str, int] = {"queries": len(asked), "documents": len(used)}
+        told = {**found, **roles, **counts, **self.noted}
+        return Examples(
+            self.run.queries.select(asked),
+            self.run.docs.select(used),
+            group.astype(np.int32),
+            group.astype(np.int32),
+            doc.astype(np.int32),
+            texts.start,
+            texts.end,
+            texts.titled,
+            value.astype(np.float32),
+            role,
+            np.full(count, SOURCES.index(source), np.int8),
+            np.full(count, KINDS.index(kind), np.int8),
+            facts={
+                **facts,
+                **self.spec.record(),
+                "seed": self.seed,
+                "counts": {what: count for what, count in told.items() if count},
+                "tamis": __version__,
+            },
+        )
+
+
+@contextmanager
+def candidates(
+    run: Run,
+    documents: Documents,
+    passages: str | PassageSpec,
+    *,
+    depth: int,
+    scorer: Scorer | None = None,
+    missing: Missing = "raise",
+    seed: int = 0,
+) -> Iterator[Candidates]:
+    """The first `depth` documents of every query, for as long as the block lasts."""
+    if depth < 1:
+        raise InputError(f"cannot label the first {depth}", hint="label one at least")
+    if run.queries.texts is None:
+        raise InputError(
+            "the queries of the run have no texts",
+            hint="add them: --queries FILE (run.with_queries(queries))",
+        )
+    spec = parse_spec(passages) if isinstance(passages, str) else passages
+    tokens = None if scorer is None else token_spans(scorer)
+    rows = np.flatnonzero(run.ranks() <= depth)
+    with library(documents, run.docs.select(np.unique(run.doc[rows]))) as opened:
+        noted: dict[str, int] = {}
+        rows = _usable(run, rows, opened, missing, noted)
+        yield Candidates(run, rows, spec, opened, tokens, seed, noted)
+
+
+def _usable(run: Run, rows: Rows, opened: Library, missing: Missing, noted: dict[str, int]) -> Rows:
+    """Those of the rows whose query has a text and whose document is there."""
+    asked = np.array([bool(text.strip()) for text in run.queries.texts or ()], bool)
+    empty = int((~asked & (run.sizes() > 0)).sum())
+    rows = rows[np.repeat(asked, run.sizes())[rows]]
+    wanted = np.unique(run.doc[rows])
+    there = np.zeros(len(run.docs), bool)
+    there[wanted] = opened.has(run.docs.select(wanted))
+    absent = rows[~there[run.doc[rows]]]
+    if len(absent) and missing == "raise":
+        raise _not_there(run, absent)
+    noted["left out: queries without text"] = empty
+    noted["left out: documents not in the collection"] = len(absent)
+    return rows[there[run.doc[rows]]]
+
+
+def _not_there(run: Run, rows: Rows) -> InputError:
+    row = int(rows[0])
+    query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
+    more = f" (nor are {len(rows) - 1:,} others)" if len(rows) > 1 else ""
+    return InputError(
+        f"document {run.docs[int(run.doc[row])]!r} of query {query!r} is not in the collection"
+        f"{more}",
+        hint="was another collection searched? --on-error skip (missing='skip') leaves them out",
+    )
+
+
+def same_role(count: int, role: Literal["positive", "negative", "pool"]) -> NDArray[np.int8]:
+    """One role for so many rows."""
+    return np.full(count, ROLES.index(role), np.int8)
+
+
+def _columns(
+    found: list[tuple[int, int, bool, int]],
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_], NDArray[np.uint64]]:
+    return (
+        np.array([start for start, *_ in found], np.int32),
+        np.array([end for _, end, *_ in found], np.int32),
+        np.array([titled for *_, titled, _ in found], bool),
+        np.array([digest for *_, digest in found], np.uint64),
+    )

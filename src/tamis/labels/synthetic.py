@@ -1,0 +1,165 @@
+"""Examples without a query log: queries made from documents, each against its own document.
+
+Such queries are easier than people's, so what was made says how many of them the first stage
+answers already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tamis.durable import Progress
+from tamis.errors import InputError
+from tamis.labels._groups import Group, Ints, as_examples, drawn, generator, group_of
+from tamis.labels.examples import TO_THE_END, Examples, Role
+from tamis.labels.made_queries import (
+    LEAST_LEFT,
+    MADE,
+    Made,
+    MadeQuery,
+    body_start,
+    make_queries,
+    read_headings,
+)
+from tamis.pipeline.library import Documents, Library, library
+from tamis.text.passages import PassageSpec, parse_spec, split
+from tamis.text.sentences import Span
+from tamis.types import Document, Ids, Queries, Query, Run, Source
+
+
+def synthetic(
+    documents: Documents,
+    source: Source,
+    *,
+    count: int = 1000,
+    made_of: Sequence[Made] = MADE,
+    passages: str = "words:150",
+    negatives_per_query: int | None = 10,
+    depth: int = 100,
+    seed: int = 0,
+) -> Examples:
+    """Up to `count` queries made from documents drawn at random, a group each.
+
+    A title or heading asks for the text below it, a sentence for the rest of its passage. The
+    document is positive; negatives come from the first `depth` that `source`, which searches the
+    same documents, finds for the query. Where a title asks, all texts stand without titles; where
+    a sentence asks, negatives are passages as the positive is, drawn from their documents. A
+    document with the same sentence is never a negative; titles that documents share are no
+    queries. `facts` say how many queries the source answers at rank 1.
+    """
+    if count < 1 or not made_of or depth < 2:
+        raise InputError("there is nothing to make", hint="ask for one query or more, depth 2 up")
+    spec, read = parse_spec(passages), read_headings(documents)
+    with library(documents, Ids.of(read.names)) as opened:
+        made = make_queries(opened, read, count, made_of, spec, seed)
+        if not made:
+            raise InputError(
+                f"no query can be made from {len(read.names):,} documents",
+                hint="it takes titles that no other document has, or texts of several sentences",
+            )
+        queries = Queries.of(Query(each.id, each.text) for each in made)
+        run = source.search(queries, depth)
+        drawing = _Drawing(opened, run, spec, negatives_per_query, seed)
+        facts = {"depth": depth, "seed": seed, "asked for": count}
+        return drawing.examples({each.id: each for each in made}, facts)
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """Chooses negatives, which are read for it."""
+
+    opened: Library
+    run: Run
+    spec: PassageSpec
+    count: int | None
+    seed: int
+
+    def examples(self, made: Mapping[str, MadeQuery], facts: Mapping[str, Any]) -> Examples:
+        """A group for every query for which something else than its document was found."""
+        counts: Counter[str] = Counter()
+        groups: list[Group] = []
+        docs = self.run.docs.union(Ids.of(each.origin.doc_id for each in made.values()))
+        with Progress("choosing negatives", len(self.run), "queries") as progress:
+            for number, name in enumerate(self.run.queries.ids):
+                progress.advance()
+                group = self._group(number, made[name], docs)
+                if group is None:
+                    counts["left out: queries without a negative"] += 1
+                    continue
+                counts[f"made of a {made[name].made}"] += 1
+                groups.append(group)
+        if not groups:
+            raise InputError(
+                "the first stage finds no other document for any query made",
+                hint="are there other documents in the index?",
+            )
+        how = {
+            "made by": "synthetic",
+            "passages": str(self.spec),
+            "negatives per query": self.count,
+            **facts,
+            "first stage has it at rank 1": rank_one(self.run, made),
+        }
+        origins = {n: made[name].origin for n, name in enumerate(self.run.queries.ids)}
+        return as_examples(self.run.queries, docs, groups, "synthetic", how, counts, origins)
+
+    def _group(self, number: int, query: MadeQuery, docs: Ids) -> Group | None:
+        negatives = self._negatives(number, query)
+        if not negatives:
+            return None
+        found = docs.numbers([query.origin.doc_id, *(name for name, _ in negatives)])
+        role: Role = "pool" if self.count is None else "negative"
+        spans = [query.answer, *(span for _, span in negatives)]
+        return group_of(
+            number, found[:1], found[1:], role, spans=spans, titled=query.made != "title"
+        )
+
+    def _negatives(self, number: int, query: MadeQuery) -> list[tuple[str, Span]]:
+        """Documents and the characters of them that are negative."""
+        random = generator(self.seed, query.id)
+        found: Ints = self.run.ranking(number).doc
+        order = drawn(found, None if self.count is None else len(found), random)
+        names = [name for name in self.run.docs.take(order) if name != query.origin.doc_id]
+        wanted = self.count or len(names) or 1
+        chosen: list[tuple[str, Span]] = []
+        for begin in range(0, len(names), wanted):
+            for document in self.opened.fetch(names[begin : begin + wanted]):
+                span = self._span(document, query, random)
+                if span is not None and len(chosen) < wanted:
+                    chosen.append((document.id, span))
+            if len(chosen) == wanted:
+                break
+        return chosen
+
+    def _span(
+        self, document: Document, query: MadeQuery, random: np.random.Generator
+    ) -> Span | None:
+        """The characters of a document that are negative; none where it says the same."""
+        if query.made == "title":
+            begin = body_start(document)
+            return (begin, TO_THE_END) if document.text[begin:].strip() else None
+        if query.text in document.text:
+            return None
+        windows = [
+            (each.start, each.end)
+            for each in split(document, self.spec).passages
+            if each.field == "text"
+            and len(document.text[each.start : each.end].split()) >= LEAST_LEFT
+        ]
+        return windows[int(random.integers(len(windows)))] if windows else None
+
+
+def rank_one(run: Run, made: Mapping[str, MadeQuery]) -> dict[str, float]:
+    """The share of queries whose document comes first: of all, and by what they are made of."""
+    firsts: dict[str, list[bool]] = {"all": []}
+    for number, name in enumerate(run.queries.ids):
+        query, found = made[name], run.ranking(number)
+        first = found.docs.take(found.doc[:1])
+        for key in ("all", query.made):
+            firsts.setdefault(key, []).append(first == [query.origin.doc_id])
+    return {name: round(float(np.mean(right)), 4) for name, right in firsts.items()}

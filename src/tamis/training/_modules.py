@@ -1,0 +1,171 @@
+"""The models being trained as torch modules: parameters under their Hugging Face names, run by the
+same code as scoring.
+
+Imported only where torch is known to be installed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tamis.errors import require
+from tamis.models.adopting import tell_others
+from tamis.scorers import _bert, _t5
+from tamis.scorers._dropout import Dropout
+from tamis.scorers.cross_encoder import CrossEncoder, TorchPairs, head_of
+from tamis.scorers.note import write_note
+from tamis.scorers.target_words import TargetWords
+from tamis.scorers.template import Template
+from tamis.scorers.tokens import share
+from tamis.scorers.weights import Loaded, Weights
+from tamis.training._starts import Ready
+from tamis.training.trainable import Tokenised
+from tamis.types.pipeline import Scale
+
+TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt",
+             "*.model")  # fmt: skip
+"""The files a tokenizer consists of."""
+
+
+class Module(nn.Module):
+    """What both kinds of model share."""
+
+    def __init__(self, ready: Ready) -> None:
+        super().__init__()
+        self.note, self.rates, self.head_names = ready.note, ready.rates, ready.head_names
+        self.document_tokens = ready.document_tokens
+        self.loaded = replace(ready.loaded, weights={})
+        for name, value in ready.loaded.weights.items():
+            *path, last = name.split(".")
+            module: nn.Module = self
+            for part in path:
+                if part not in module._modules:
+                    module.add_module(part, nn.Module())
+                module = module.get_submodule(part)
+            module.register_parameter(last, nn.Parameter(value))
+
+    def forward(self, sequences: Sequence[Tokenised], generator: Any = None) -> torch.Tensor:
+        """A row of scores a sequence."""
+        order = np.argsort([len(sequence) for sequence in sequences], kind="stable")
+        scores = self._scores([sequences[number] for number in order.tolist()], generator)
+        return scores[torch.from_numpy(np.argsort(order))]
+
+    def save(
+        self, folder: Path, *, scale: Scale | None = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write a model folder; the tokenizer is the base's."""
+        folder.mkdir(parents=True, exist_ok=True)
+        note = replace(self.note, scale=scale or self.note.scale, facts=dict(facts or {}))
+        for pattern in TOKENIZER:
+            for file in sorted(self.loaded.folder.glob(pattern)):
+                shutil.copy(file, folder / file.name)
+        text = json.dumps(dict(self.loaded.config), indent=2, ensure_ascii=False)
+        (folder / "config.json").write_text(text + "\n", "utf-8")
+        write = require("safetensors.torch").save_file
+        write(self._weights(), folder / "model.safetensors", metadata={"format": "pt"})
+        tell_others(folder, note)
+        write_note(folder, note)
+
+    def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
+        raise NotImplementedError
+
+    def _now(self) -> Loaded:
+        """The folder with the parameters in place of its weights: gradients flow into them."""
+        return replace(self.loaded, weights=dict(self.named_parameters()))
+
+    def _weights(self) -> Weights:
+        return {name: each.detach().cpu() for name, each in self.named_parameters()}
+
+    def _dropout(self, hidden: float, generator: Any) -> Dropout:
+        if not self.training:
+            return Dropout()
+        return Dropout(hidden, self.rates.attention, generator)
+
+
+class PairModule(Module):
+    """A cross-encoder in training."""
+
+    def __init__(self, ready: Ready) -> None:
+        super().__init__(ready)
+        self.layout = self.loaded.tokens.pair_layout()
+
+    def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
+        """The n-th query with the n-th text, as the scorer would read them."""
+        room = self.note.max_length - self.layout.extra
+        tokens = self.loaded.tokens
+        names = list(dict.fromkeys(queries))
+        known = dict(zip(names, tokens.encode(names, room), strict=True))
+        found = []
+        for name, text in zip(queries, tokens.encode(texts, room), strict=True):
+            query = known[name]
+            longest = min(text.length, self.document_tokens or text.length)
+            of_query, of_text = share(query.length, longest, room)
+            ids, segments = self.layout.join(query.ids[:of_query], text.ids[:of_text])
+            cut = query.length + text.length - of_query - of_text
+            found.append(Tokenised(ids, segments, cut))
+        return found
+
+    def scorer(self, *, threads: int | None = None) -> CrossEncoder:
+        """A scorer with the weights as they are now."""
+        now, note = replace(self.loaded, weights=self._weights()), self.note
+        model = TorchPairs(_bert.build(now), head_of(now))
+        tokens = self.loaded.tokens
+        return CrossEncoder(model, tokens, self.layout, note.max_length, note.scale, threads)
+
+    def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
+        now = self._now()
+        body = _bert.build(now, self._dropout(self.rates.hidden, generator))
+        states = body.first_tokens(
+            [sequence.ids for sequence in sequences], [sequence.segments for sequence in sequences]
+        )
+        last = self._dropout(self.rates.outputs, generator)
+        if now.config["model_type"] != "bert":
+            states = last.states(states)
+        scores: torch.Tensor = head_of(now)(states, last)
+        return scores
+
+
+class WordModule(Module):
+    """A T5 in training, scored by two words or by all."""
+
+    def __init__(self, ready: Ready, vocabulary: bool) -> None:
+        super().__init__(ready)
+        self.template = Template(self.note.template or "")
+        self.word_ids = self.note.word_ids or (0, 0)
+        self.asked = None if vocabulary else self.word_ids
+
+    def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
+        """The n-th query with the n-th text, as the scorer would read them."""
+        tokens, before = self.loaded.tokens, [0] * len(texts)
+        if self.document_tokens is not None:
+            texts, before = tokens.shorten(texts, self.document_tokens)
+        pairs = list(zip(queries, texts, strict=True))
+        ids, cut = self.template.encode(tokens, pairs, self.note.max_length)
+        return [
+            Tokenised(each, np.zeros_like(each), first + second)
+            for each, first, second in zip(ids, before, cut, strict=True)
+        ]
+
+    def scorer(self, *, threads: int | None = None) -> TargetWords:
+        """A scorer with the weights as they are now."""
+        now, length = replace(self.loaded, weights=self._weights()), self.note.max_length
+        writer, tokens = _t5.build(now, length), self.loaded.tokens
+        return TargetWords(
+            writer, tokens, self.template, self.word_ids, length, "sequence-to-sequence",
+            threads=threads,
+        )  # fmt: skip
+
+    def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
+        dropout = self._dropout(self.rates.hidden, generator)
+        model = _t5.build(self._now(), len(sequences[-1]), dropout)
+        logits: torch.Tensor = model.logits([each.ids for each in sequences], self.asked)
+        return logits

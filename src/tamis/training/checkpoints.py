@@ -1,0 +1,161 @@
+"""Where training stands, on disk: folders that are written whole, from which it goes on.
+
+    OUT.training/plan.json           what is being trained; going on must not change it
+    OUT.training/step-00000100/      the state after 100 steps
+        model/                       a model folder like any other
+        optimizer.pt  history.json   what the next step needs, and what happened so far
+
+The last checkpoint is kept and, where another is the best so far, that one too. Random numbers are
+drawn anew from the seed and the number of the step, so nothing of them is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tamis.durable import new_file, new_folder
+from tamis.errors import DamagedError, InputError, OutputError, require
+from tamis.training.trainable import Trainable
+
+SUFFIX = ".training"
+PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A validation: after how many steps, and the measure."""
+
+    step: int
+    value: float
+
+
+@dataclass
+class History:
+    """The loss of every step and the validations between them."""
+
+    losses: list[float] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    texts: int = 0
+    seconds: float = 0.0
+
+    @property
+    def step(self) -> int:
+        """How many steps were taken."""
+        return len(self.losses)
+
+    def best(self) -> Check | None:
+        """The first of the best validations."""
+        return max(self.checks, key=lambda check: (check.value, -check.step), default=None)
+
+    def since_best(self) -> int:
+        """How many validations there were since the best."""
+        best = self.best()
+        return 0 if best is None else len([c for c in self.checks if c.step > best.step])
+
+
+def work_folder(out: Path) -> Path:
+    """Where the training of a model is kept until it is done."""
+    return out.with_name(out.name + SUFFIX)
+
+
+def begin(folder: Path, plan: Mapping[str, Any], *, resume: bool, force: bool) -> bool:
+    """Make the folder of a training, or find the one to go on with; whether it is the latter."""
+    if folder.exists() and force and not resume:
+        shutil.rmtree(folder)
+    if not folder.exists():
+        folder.mkdir()
+        _write_json(folder / PLAN, plan)
+        return False
+    if not resume:
+        raise OutputError(
+            f"{folder} holds a training that was not finished",
+            hint="--resume goes on with it, --force begins anew",
+        )
+    path = folder / PLAN
+    if not path.exists():
+        _write_json(path, plan)
+        return False
+    known = _read_json(path)
+    changed = [name for name in plan if known.get(name) != json.loads(json.dumps(plan[name]))]
+    if changed:
+        raise InputError(
+            f"{folder} was begun with another {changed[0]}: "
+            f"{_short(known.get(changed[0]))}, not {_short(plan[changed[0]])}",
+            hint="give the same command, or begin anew with --force",
+        )
+    return True
+
+
+def planned(folder: Path) -> dict[str, Any]:
+    """The plan of a training that was begun; empty where there is none."""
+    path = folder / PLAN
+    return _read_json(path) if path.is_file() else {}
+
+
+def save(folder: Path, model: Trainable, optimizer: Any, history: History) -> Path:
+    """Write a checkpoint, whole or not at all, and remove those that are no longer needed."""
+    torch = require("torch")
+    path = folder / f"step-{history.step:08}"
+    with new_folder(path, force=True) as part:
+        model.save(part / "model")
+        torch.save(optimizer.state_dict(), part / "optimizer.pt")
+        _write_json(part / "history.json", asdict(history))
+    best = history.best()
+    wanted = {history.step, best.step if best else history.step}
+    for other in steps(folder):
+        if other not in wanted:
+            shutil.rmtree(folder / f"step-{other:08}")
+    return path
+
+
+def steps(folder: Path) -> list[int]:
+    """The steps after which there is a checkpoint, in order."""
+    return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-????????"))
+
+
+def model_at(folder: Path, step: int) -> Path:
+    """The model folder of a checkpoint."""
+    return folder / f"step-{step:08}" / "model"
+
+
+def read_history(folder: Path, step: int) -> History:
+    """What had happened up to a checkpoint."""
+    found = _read_json(folder / f"step-{step:08}" / "history.json")
+    checks = [Check(**check) for check in found.pop("checks")]
+    return History(**found, checks=checks)
+
+
+def load_optimizer(folder: Path, step: int, optimizer: Any) -> None:
+    """Put an optimizer into the state it had."""
+    torch = require("torch")
+    path = folder / f"step-{step:08}" / "optimizer.pt"
+    try:
+        optimizer.load_state_dict(torch.load(path, weights_only=True))
+    except (OSError, RuntimeError, ValueError, EOFError) as error:
+        raise DamagedError(
+            f"{path} cannot be read: {error}", hint="remove that folder: the one before is used"
+        ) from None
+
+
+def _write_json(path: Path, value: Any) -> None:
+    with new_file(path, force=True) as part:
+        part.write_text(json.dumps(value, ensure_ascii=False), "utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path} cannot be read: {error}", hint="begin anew: --force") from None
+    assert isinstance(found, dict)
+    return found
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "…"

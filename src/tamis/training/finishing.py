@@ -1,0 +1,106 @@
+"""The end of a training: the model that is kept, its note, and a picture of how it went."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tamis import __version__
+from tamis.durable import new_folder
+from tamis.labels.examples import ROLES, SOURCES, Examples, digest
+from tamis.models.bases import find_base
+from tamis.scorers.note import note_if_any, read_note, write_note
+from tamis.training import checkpoints
+from tamis.training.checkpoints import History
+from tamis.training.learner import Learner
+from tamis.training.pictures import training_curves
+
+HISTORY, PICTURE = "training.json", "training.svg"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training: the folder, what happened, after which step its model was kept."""
+
+    folder: Path
+    history: History
+    kept: int
+    facts: Mapping[str, Any]
+
+
+def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Trained:
+    """Write the model folder and remove what was kept on the way."""
+    job = learner.job
+    best = history.best()
+    kept = best.step if best and job.recipe.keep == "best" else history.step
+    facts = _facts(learner, history, kept)
+    if learner.accelerator.is_main_process:
+        with new_folder(job.out, force=force) as part:
+            shutil.copytree(checkpoints.model_at(work, kept), part, dirs_exist_ok=True)
+            note = replace(read_note(part), facts=facts)
+            write_note(part, replace(note, scale=_scale(learner, note.scale)))
+            (part / HISTORY).write_text(json.dumps(asdict(history)), "utf-8")
+            measure = job.validation.measure if job.validation else ""
+            (part / PICTURE).write_text(training_curves(history, measure, kept), "utf-8")
+        shutil.rmtree(work)
+    learner.accelerator.wait_for_everyone()
+    return Trained(job.out, history, kept, facts)
+
+
+def _scale(learner: Learner, usual: Any) -> Any:
+    recipe = learner.job.recipe
+    return recipe.scale or usual
+
+
+def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
+    """What `tamis.json` says of the training."""
+    job = learner.job
+    before = note_if_any(find_base(job.base))
+    chain = list(before.facts.get("chain", [])) if before else []
+    step = {"base": str(job.base), "recipe": job.recipe.name, "examples": digest(job.examples)}
+    found: dict[str, Any] = {
+        "chain": [*chain, step],
+        "labels": label_counts(job.examples),
+        "examples": {"digest": digest(job.examples), **dict(job.examples.facts)},
+        "recipe": job.recipe.record(),
+        "seed": job.recipe.seed,
+        "learnt": {
+            "steps": history.step,
+            "kept after": kept,
+            "texts": history.texts,
+            "cut": learner.cut,
+            "minutes": round(history.seconds / 60, 2),
+            **learner.counts,
+        },
+        "versions": {name: version(name) for name in ("torch", "transformers", "numpy")}
+        | {"tamis": __version__},
+    }
+    if job.validation:
+        values = {str(check.step): round(check.value, 4) for check in history.checks}
+        found["validation"] = {"measure": job.validation.measure, "after steps": values}
+    return found
+
+
+def label_counts(examples: Examples) -> dict[str, dict[str, int]]:
+    """How many rows of each source and role there are.
+
+    >>> label_counts(Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold"))
+    {'gold': {'positive': 1}}
+    """
+    found: dict[str, dict[str, int]] = {}
+    pairs = np.stack([examples.source, examples.role], 1)
+    for (source, role), count in zip(*_counted(pairs), strict=True):
+        found.setdefault(SOURCES[source], {})[ROLES[role]] = count
+    return found
+
+
+def _counted(pairs: Any) -> tuple[list[list[int]], list[int]]:
+    distinct, count = np.unique(pairs, axis=0, return_counts=True)
+    return distinct.tolist(), count.tolist()

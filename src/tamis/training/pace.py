@@ -1,0 +1,88 @@
+"""How long a training will take, from a few of its steps, and how many steps fit into a time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tamis.durable import duration
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from tamis.training.learner import Learner
+
+TRIED = 3
+"""How many steps are tried out."""
+SCORED = 64
+"""How many rows of the validation are tried out."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds a step, and seconds a validation."""
+
+    step: float
+    check: float
+
+    @classmethod
+    def of(cls, learner: Learner) -> Pace:
+        """Try a few steps, spread over the first epoch, without learning from them."""
+        places = np.linspace(0, learner.counts["steps"] - 1, TRIED).astype(int).tolist()
+        taken = []
+        for number, step in enumerate([places[0], *places]):
+            began = time.monotonic()
+            learner.gradient(learner.batch(step), step)
+            learner.optimizer.zero_grad(set_to_none=True)
+            if number:  # the first is slower than those that follow
+                taken.append(time.monotonic() - began)
+        learner.cut = 0
+        return cls(sum(taken) / len(taken), _check_seconds(learner))
+
+    def total(self, steps: int, every: int) -> float:
+        """Seconds of so many steps with a validation after so many, and one before the first."""
+        return steps * self.step + (1 + -(-steps // every)) * self.check
+
+    def steps_within(self, seconds: float, learner: Learner) -> int:
+        """How many steps fit into a time, as many as the recipe has at most."""
+        wanted = learner.steps
+        if self.total(wanted, learner.every) <= seconds:
+            return wanted
+        low, high = 0, wanted
+        while low < high:
+            middle = (low + high + 1) // 2
+            learner.steps = middle
+            fits = self.total(middle, learner.every) <= seconds
+            low, high = (middle, high) if fits else (low, middle - 1)
+        if low == 0:
+            raise InputError(
+                f"not one step fits into {duration(seconds)}: a step takes {self.step:.1f} s and "
+                f"a validation {self.check:.1f} s",
+                hint="allow more time, or set a smaller batch or max_length",
+            )
+        return low
+
+    def told(self, learner: Learner, done: int) -> str:
+        """The prediction in words."""
+        whole = self.total(learner.steps, learner.every)
+        left = whole - self.total(done, learner.every) if done else whole
+        texts = sum(map(len, learner.batch(0))) / self.step
+        said = (
+            f"{learner.steps:,} steps ({learner.steps / learner.counts['steps']:.3g} epochs of "
+            f"{learner.counts['units']:,} units), about {texts:.0f} texts a second: "
+            f"{duration(left)}"
+        )
+        return f"{said} left after step {done:,}" if done else said
+
+
+def _check_seconds(learner: Learner) -> float:
+    validation = learner.job.validation
+    if validation is None:
+        return 0.0
+    some = validation.examples.select(np.arange(min(SCORED, len(validation.examples))))
+    learner.scores(some)
+    began = time.monotonic()
+    learner.scores(some)
+    return (time.monotonic() - began) / len(some) * len(validation.examples)

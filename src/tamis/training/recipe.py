@@ -1,0 +1,257 @@
+"""The record of how a model is trained, and how the command line changes it.
+
+`recipes` holds the ones that have names.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, get_type_hints
+
+from tamis.errors import InputError
+from tamis.training.settings import WORD_PAIRS, read_setting, unknown_name
+from tamis.types.pipeline import Scale
+
+Trained = Literal["cross-encoder", "target-words"]
+Loss = Literal[
+    "softmax",
+    "bce",
+    "target-words",
+    "squared",
+    "margin",
+    "listwise-softmax",
+    "listwise-hinge",
+    "margin-distillation",
+]
+Sampler = Literal["points", "balanced", "pairs", "lists"]
+POINTWISE: tuple[Loss, ...] = ("softmax", "bce", "target-words", "squared")
+"""The losses of one row; the others compare the rows of a group."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything the loop must know about one training, with the source of each setting.
+
+    A unit is what a loss is taken of: a row for `points` and `balanced`, two rows for `pairs`, the
+    rows of a group for `lists`. `batch` counts units, not texts; a step of the optimizer sees
+    `batch * accumulation` of them, however they are cut into micro-batches.
+
+    >>> one = Recipe("mine", epochs=1, batch=32, accumulation=8)
+    >>> one.units_a_step, one.source_of("rate")
+    (256, 'ours: the default')
+    >>> one.changed({"rate": "1e-4", "words": "antonyms"}).words
+    ('hot', 'cold')
+    """
+
+    name: str
+    scorer: Trained = "cross-encoder"
+    loss: Loss = "bce"
+    margin: float | None = None
+    """By how much the better is to lead; None is the loss's own default."""
+    sampler: Sampler = "points"
+    list_size: int | None = None
+    """How many rows of a group `lists` and `points` draw an epoch; None is all."""
+    samples: int | None = None
+    """How many rows are drawn once for the whole training; as many positive as not if balanced."""
+    batch: int = 16
+    accumulation: int = 1
+    micro_tokens: int = 1024
+    """How many tokens go through the model at a time: memory and speed, never the result."""
+    epochs: float | None = None
+    epoch_rule: Literal["fixed", "falling"] = "fixed"
+    """`falling`: the epochs are those at 32 queries and fall with the root of their number."""
+    steps: int | None = None
+    """Given in place of epochs."""
+    optimizer: Literal["adamw", "adafactor"] = "adamw"
+    rate: float = 2e-5
+    head_rate: float | None = None
+    """The rate of the head; None is that of the body."""
+    decay: float = 0.0
+    warmup: float = 0.0
+    """Over which share of the steps the rate rises from zero."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """What the rate does after the warm-up: it stays, or falls to zero."""
+    clip: float | None = 1.0
+    """The largest norm of a gradient."""
+    max_length: int = 512
+    document_tokens: int | None = None
+    """Where the text alone is cut, before the pair is."""
+    outputs: Literal[1, 2] = 1
+    scale: Scale | None = None
+    """What the scores are; None is what is usual: of one output a logit, of two or of two words a
+    probability."""
+    dropout: float | None = None
+    """None is the base's own."""
+    words: tuple[str, str] = WORD_PAIRS["baseline"]
+    """Relevant, not relevant."""
+    word_loss: Literal["words", "vocabulary"] = "words"
+    """Whether the softmax of target words is over the two or over all tokens."""
+    fresh_head: bool = False
+    """Whether a head that the base has is thrown away; a base without one gets one anyway. With
+    target words: whether two fresh rows take the place of the words' own."""
+    keep: Literal["best", "last"] = "best"
+    validate_every: int | None = None
+    """In steps; None is once an epoch."""
+    patience: int | None = None
+    """How many validations in a row may bring nothing before training ends; None is any number."""
+    measure: str = "RR@10"
+    seed: int = 0
+    then: str | None = None
+    """The recipe that continues from the model made with this one, given as its base."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+        _check_together(self)
+
+    @classmethod
+    def of(cls, name: str, **settings: tuple[Any, str]) -> Recipe:
+        """A recipe from settings with their sources beside them."""
+        values = {key: value for key, (value, _) in settings.items()}
+        return cls(name, **values, sources={key: said for key, (_, said) in settings.items()})
+
+    def but(self, name: str, **settings: tuple[Any, str]) -> Recipe:
+        """A sibling: the same but for these settings."""
+        values = {key: value for key, (value, _) in settings.items()}
+        said = {key: source for key, (_, source) in settings.items()}
+        kept = {key: source for key, source in self.sources.items() if key not in said}
+        return replace(self, name=name, **values, sources={**kept, **said})
+
+    @property
+    def units_a_step(self) -> int:
+        """How many units a step of the optimizer sees."""
+        return self.batch * self.accumulation
+
+    def epochs_for(self, queries: int) -> float | None:
+        """How many epochs to train on this many queries, if it is epochs that are counted.
+
+        >>> few = Recipe("few", epochs=32, epoch_rule="falling")
+        >>> [few.epochs_for(queries) for queries in (8, 32, 128, 1000, 10_000, 100_000)]
+        [64, 32, 16, 6, 2, 1]
+        """
+        if self.epochs is None or self.epoch_rule == "fixed":
+            return self.epochs
+        return max(1, round(self.epochs * math.sqrt(32 / max(1, queries))))
+
+    def total_steps(self, in_epoch: int, queries: int) -> int:
+        """How many steps the whole training has: those said, or the epochs' worth of them."""
+        if self.steps is not None:
+            return self.steps
+        return max(1, round((self.epochs_for(queries) or 0) * in_epoch))
+
+    def source_of(self, name: str) -> str:
+        """Where the value of a field comes from."""
+        return self.sources.get(name, "ours: the default")
+
+    def changed(self, settings: Mapping[str, str]) -> Recipe:
+        """The same with some fields read from text; `none` empties a field.
+
+        Steps take the place of epochs and epochs that of steps.
+        """
+        known = get_type_hints(Recipe)
+        values: dict[str, Any] = {}
+        for name, text in settings.items():
+            if name not in SETTABLE:
+                raise unknown_name(name, SETTABLE, "setting")
+            values[name] = read_setting(name, text, known[name], getattr(self, name))
+        if values.get("steps") is not None:
+            values = {"epochs": None, "epoch_rule": "fixed"} | values
+        elif values.get("epochs") is not None:
+            values = {"steps": None} | values
+        said = dict.fromkeys(values, "set by hand")
+        return replace(self, **values, sources={**self.sources, **said})
+
+    def record(self) -> dict[str, Any]:
+        """Plain JSON, for a manifest."""
+        return {**asdict(self), "words": list(self.words), "sources": dict(self.sources)}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Recipe:
+        """The recipe that a manifest holds."""
+        return cls(**{**record, "words": tuple(record["words"])})
+
+
+SETTABLE = tuple(one.name for one in fields(Recipe) if one.name not in ("name", "then", "sources"))
+"""The fields that the command line can set."""
+LEAST: Mapping[str, float] = types.MappingProxyType(
+    {"margin": 0, "list_size": 2, "samples": 2, "batch": 1, "accumulation": 1, "micro_tokens": 1}
+    | {"steps": 1, "decay": 0, "warmup": 0, "max_length": 8, "document_tokens": 1, "dropout": 0}
+    | {"validate_every": 1, "patience": 1, "seed": 0}
+)
+MOST: Mapping[str, float] = types.MappingProxyType({"warmup": 1, "dropout": 0.99, "rate": 1})
+ABOVE_ZERO = ("epochs", "rate", "head_rate", "clip")
+
+
+def _check_numbers(recipe: Recipe) -> None:
+    for name in (*LEAST, *MOST, *ABOVE_ZERO):
+        value = getattr(recipe, name)
+        if value is None:
+            continue
+        low, high = LEAST.get(name, -math.inf), MOST.get(name, math.inf)
+        if not math.isfinite(value) or not low <= value <= high:
+            bounds = [f"at least {low:g}"] * (low > -math.inf) + [f"at most {high:g}"] * (
+                high < math.inf
+            )
+            raise InputError(f"{name} cannot be {value:g}", hint=f"give {' and '.join(bounds)}")
+        if name in ABOVE_ZERO and value <= 0:
+            raise InputError(f"{name} cannot be {value:g}", hint="give a number above zero")
+
+
+def _check_together(recipe: Recipe) -> None:
+    """Refuse settings that contradict each other, and say the first that do."""
+    for wrong, problem, hint in _contradictions(recipe):
+        if wrong:
+            raise InputError(problem, hint=hint)
+
+
+def _contradictions(recipe: Recipe) -> Iterable[tuple[bool, str, str]]:
+    loss, one_row, words = recipe.loss, recipe.loss in POINTWISE, recipe.scorer == "target-words"
+    yield (
+        (recipe.epochs is None) == (recipe.steps is None),
+        f"recipe {recipe.name!r} needs either epochs or steps",
+        "set one of the two",
+    )
+    yield (
+        one_row != (recipe.sampler in ("points", "balanced")),
+        f"the loss {loss!r} does not go with the sampler {recipe.sampler!r}",
+        f"set sampler to {'points or balanced' if one_row else 'pairs or lists'}",
+    )
+    yield (
+        loss == "target-words" and not words,
+        "a cross-encoder has no target words",
+        "set loss to softmax or bce, for example",
+    )
+    yield (
+        loss == "softmax" and words,
+        "the loss 'softmax' is for the two outputs of a cross-encoder",
+        "set loss=target-words",
+    )
+    yield (
+        not words and (recipe.outputs == 2) != (loss == "softmax"),
+        f"the loss {loss!r} does not go with outputs={recipe.outputs}",
+        "two outputs are for the loss softmax, one is for the others",
+    )
+    yield (
+        recipe.scale not in (None, "probability") and (words or recipe.outputs == 2),
+        f"two words or outputs give no {recipe.scale}",
+        "set scale=probability",
+    )
+    yield (
+        recipe.word_loss == "vocabulary" and loss != "target-words",
+        f"the loss {loss!r} does not look at the whole vocabulary",
+        "set word_loss=words",
+    )
+    yield (recipe.scale == "cosine", "a trained score is no cosine", "set scale=logit")
+    yield (
+        recipe.sampler == "balanced" and recipe.units_a_step % 2 == 1,
+        f"a batch of {recipe.units_a_step} cannot be half positive",
+        "set an even batch",
+    )
+    yield (
+        recipe.samples is not None and not one_row,
+        "samples are rows, not pairs or lists",
+        "set samples=none",
+    )

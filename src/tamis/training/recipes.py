@@ -1,0 +1,215 @@
+"""The recipes that have names: each paper's settings, with the source beside every number.
+
+A paper is cited by its number in the bibliography and the section; "ours" stands where it is
+silent, with the reason. The `-small` siblings are sized for two cores of a laptop: a MiniLM of six
+layers learns from 13 to 25 texts a second there and a small T5 from six, so that an hour is some
+50,000 and 20,000 texts.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+
+from tamis.errors import InputError
+from tamis.training.recipe import Recipe
+from tamis.training.settings import WORD_PAIRS, unknown_name
+
+__all__ = ["CHAINS", "RECIPES", "WORD_PAIRS", "Recipe", "resolve"]
+
+NO_CLIP = (None, "ours: Adafactor bounds its own updates")
+NO_DROPOUT = (0.0, "ours: in so few steps noise costs more than it protects from")
+SHORT = (256, "ours: half the tokens, half the time; passages of 100 words still fit")
+BEST = ("best", "ours: a short training is stopped where it is best")
+LAST = ("last", "ours: the paper names no validation")
+TWO_WORDS = ("words", "ours: all of the few steps go to the two words that rank")
+TO_ZERO = ("linear", "ours: a short training ends better at a small rate")
+TENTH = (0.1, "ours: a fresh head moves the body at random until it has learnt something")
+
+MONOT5 = Recipe.of(
+    "monot5",
+    scorer=("target-words", "paper 000, section 2"),
+    loss=("target-words", "paper 000, section 2"),
+    word_loss=("vocabulary", "paper 000, section 2: fine-tuned to produce the words"),
+    sampler=("balanced", "paper 000, section 3.2"),
+    batch=(128, "paper 000, section 3.2"),
+    steps=(100_000, "paper 000, section 3.2"),
+    optimizer=("adafactor", "ours: T5's own; the paper names none"),
+    rate=(1e-3, "paper 000, section 3.2, constant"),
+    clip=NO_CLIP,
+    keep=("last", "paper 000, section 3.2: the final checkpoint"),
+    validate_every=(5_000, "ours: twenty points of a curve"),
+)
+FEW_T5 = MONOT5.but(
+    "few-t5",
+    sampler=("balanced", "ours: as in section 3.2 of paper 000"),
+    samples=(2_000, "paper 000, section 4.2: 1,000 + 1,000; 20,000 is its other size"),
+    batch=(32, "paper 000, section 4.2"),
+    epochs=(3, "paper 000, section 4.2"),
+    steps=(None, "paper 000, section 4.2 counts epochs"),
+    rate=(1e-3, "paper 000, section 4.2"),
+    keep=LAST,
+    validate_every=(None, "ours: after each of the three epochs"),
+)
+FEW_BERT = Recipe.of(
+    "few-bert",
+    loss=("softmax", "paper 000, section 4.3: a layer that decides between two classes"),
+    outputs=(2, "paper 000, section 4.3"),
+    sampler=("balanced", "ours: as for the T5 it is compared with"),
+    samples=(2_000, "paper 000, section 4.2: 1,000 + 1,000; 20,000 is its other size"),
+    batch=(32, "paper 000, section 4.2"),
+    epochs=(3, "paper 000, section 4.2"),
+    rate=(1e-6, "paper 000, section 4.2, without warm-up"),
+    keep=LAST,
+)
+FEW_BERT_TUNED = FEW_BERT.but(
+    "few-bert-tuned",
+    rate=(5e-5, "ours: BERT's authors' largest; 190 steps of 1e-6 move nothing"),
+    warmup=TENTH,
+    schedule=TO_ZERO,
+)
+MONOBERT = Recipe.of(
+    "monobert-pairwise",
+    loss=("margin", "paper 004, section 4"),
+    margin=(1.0, "ours: the paper names none"),
+    sampler=("pairs", "paper 004, section 4: one pair a query an epoch"),
+    batch=(16, "paper 004, section 4; pairs, as its toolkit counts them"),
+    epochs=(32, "paper 004, section 4: 32 epochs for 32 queries"),
+    epoch_rule=("falling", "ours: the paper lets them fall and does not say how"),
+    rate=(2e-5, "paper 004, section 4"),
+    head_rate=(2e-4, "paper 004, section 4"),
+    decay=(1e-7, "paper 004, section 4"),
+    warmup=(0.2, "paper 004, section 4, note 5"),
+    schedule=("linear", "ours: the paper is silent on what follows; its toolkit falls to zero"),
+    document_tokens=(445, "paper 004, section 4"),
+    keep=("last", "paper 004, section 4: a fixed number of epochs"),
+    measure=("RR", "paper 004, section 4"),
+)
+INFUSE_SCORES = Recipe.of(
+    "infuse-scores",
+    loss=("squared", "paper 001, section 3.2: regression"),
+    scale=("regression", "paper 001, section 3.2"),
+    batch=(32, "paper 001, section 3.2"),
+    accumulation=(8, "paper 001, section 3.2; 256 rows a step, as transformers counts"),
+    epochs=(3, "paper 001, section 3.2, first step"),
+    schedule=("linear", "ours: as transformers trains by default"),
+    max_length=(128, "paper 001, section 3.2"),
+    keep=LAST,
+    then=("infuse-gold", "paper 001, section 3.2"),
+)
+INFUSE_GOLD = INFUSE_SCORES.but(
+    "infuse-gold",
+    epochs=(4, "paper 001, section 3.2, second step"),
+    fresh_head=(False, "paper 001, section 3.2: training goes on, with the same head"),
+    then=(None, "paper 001, section 3.2"),
+)
+DOCRANK = Recipe.of(
+    "docrank",
+    loss=("bce", "paper 002, section 4.1"),
+    scale=("probability", "paper 002, section 3.2: the output is a probability"),
+    batch=(16, "paper 002, section 4.1"),
+    epochs=(3, "ours: the paper names none"),
+    rate=(1e-5, "paper 002, section 4.1"),
+    max_length=(512, "paper 002, section 4.1"),
+    measure=("AP", "paper 002, section 4.1: models are chosen by it"),
+    seed=(123, "paper 002, section 4.2"),
+)
+
+SMALL = (
+    MONOT5.but(
+        "monot5-small",
+        word_loss=TWO_WORDS,
+        batch=(32, "ours: as few-t5"),
+        steps=(600, "ours: 19,200 texts, an hour"),
+        max_length=SHORT,
+        dropout=NO_DROPOUT,
+        keep=BEST,
+        validate_every=(100, "ours: every ten minutes"),
+    ),
+    FEW_T5.but(
+        "few-t5-small",
+        word_loss=("words", "ours: the same loss as a fresh head's, so that only rows differ"),
+        max_length=SHORT,
+        dropout=NO_DROPOUT,
+    ),
+    FEW_BERT.but("few-bert-small", max_length=SHORT, dropout=NO_DROPOUT),
+    FEW_BERT_TUNED.but("few-bert-tuned-small", max_length=SHORT, dropout=NO_DROPOUT),
+    MONOBERT.but(
+        "monobert-pairwise-small",
+        max_length=SHORT,
+        document_tokens=(189, "ours: what leaves the query 64 tokens, as 445 of 512 does"),
+        dropout=NO_DROPOUT,
+        keep=BEST,
+    ),
+    INFUSE_SCORES.but(
+        "infuse-scores-small",
+        list_size=(8, "ours: of long candidate lists some rows a query, others each epoch"),
+        accumulation=(1, "ours: few rows are few steps, so each is of 32"),
+        warmup=TENTH,
+        dropout=NO_DROPOUT,
+        then=("infuse-gold-small", "paper 001, section 3.2"),
+    ),
+    INFUSE_GOLD.but(
+        "infuse-gold-small",
+        list_size=(8, "ours: as for the scores; positives are always among them"),
+        accumulation=(1, "ours: few rows are few steps, so each is of 32"),
+        warmup=TENTH,
+        dropout=NO_DROPOUT,
+        keep=BEST,
+    ),
+    DOCRANK.but(
+        "docrank-small",
+        epochs=(2, "ours: 10,000 passages are some twenty minutes an epoch at worst"),
+        rate=(2e-5, "ours: a model a fifth as wide takes and needs a larger rate"),
+        head_rate=(2e-4, "ours: as paper 004; in an hour a head learns little at the body's rate"),
+        warmup=TENTH,
+        schedule=TO_ZERO,
+        max_length=SHORT,
+        dropout=NO_DROPOUT,
+    ),
+)
+
+RECIPES: Mapping[str, Recipe] = types.MappingProxyType(
+    {
+        recipe.name: recipe
+        for recipe in (
+            MONOT5,
+            FEW_T5,
+            FEW_BERT,
+            FEW_BERT_TUNED,
+            MONOBERT,
+            INFUSE_SCORES,
+            INFUSE_GOLD,
+            DOCRANK,
+            *SMALL,
+        )
+    }
+)
+CHAINS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
+    {
+        "infuse": ("infuse-scores", "infuse-gold"),
+        "infuse-small": ("infuse-scores-small", "infuse-gold-small"),
+    }
+)
+"""Two trainings, one after the other: the model of the first is the `--base` of the second, whose
+examples are others and whose head is the same."""
+
+
+def resolve(name: str, settings: Mapping[str, str] | None = None) -> Recipe:
+    """The recipe of a name, with settings as the command line gives them.
+
+    >>> resolve("docrank", {"epochs": "1.5", "seed": "7"}).epochs
+    1.5
+    >>> resolve("docrank").source_of("rate")
+    'paper 002, section 4.1'
+    """
+    if name in CHAINS:
+        first, second = CHAINS[name]
+        raise InputError(
+            f"{name!r} is two trainings, one after the other",
+            hint=f"train {first} on weak examples, then {second} on gold ones with --base and "
+            "the first model",
+        )
+    if name not in RECIPES:
+        raise unknown_name(name, (*RECIPES, *CHAINS), "recipe")
+    return RECIPES[name].changed(settings or {})

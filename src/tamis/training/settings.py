@@ -1,0 +1,68 @@
+"""Settings as text: from the command line to values of the right type."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, Union, get_args, get_origin
+
+from tamis.errors import InputError
+
+WORD_PAIRS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
+    {
+        "baseline": ("true", "false"),
+        "reverse": ("false", "true"),
+        "antonyms": ("hot", "cold"),
+        "related": ("apple", "orange"),
+        "unrelated": ("hot", "orange"),
+        "subwords": ("▁ab", "▁de"),
+    }
+)
+"""The words for relevant and not relevant that table 4 of paper 000 compares."""
+
+
+def read_setting(name: str, text: str, kind: Any, now: Any) -> Any:
+    """A value of a type, from text; `now` is the value it takes the place of.
+
+    >>> [read_setting("clip", text, float | None, 1.0) for text in ("1e-4", "none")]
+    [0.0001, None]
+    """
+    if get_origin(kind) in (Union, types.UnionType):
+        if text.strip().lower() == "none":
+            return None
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    if get_origin(kind) is tuple:
+        return _words(text)
+    if get_origin(kind) is Literal:
+        said = {str(choice): choice for choice in get_args(kind)}
+        if text not in said:
+            raise InputError(f"{name} cannot be {text!r}", hint=f"say {', '.join(said)}")
+        return said[text]
+    if kind is str:
+        return text
+    try:
+        return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        what = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
+        raise InputError(
+            f"{name} cannot be {text!r}", hint=f"give {what}; now it is {now}"
+        ) from None
+
+
+def _words(text: str) -> tuple[str, str]:
+    """The two words of a name of `WORD_PAIRS`, or two words between which a comma stands."""
+    words = WORD_PAIRS.get(text) or tuple(word.strip() for word in text.split(","))
+    if len(words) != 2 or not all(words):
+        raise InputError(
+            f"{text!r} are not two words",
+            hint=f"give two, as in hot,cold, or one of {', '.join(WORD_PAIRS)}",
+        )
+    return words[0], words[1]
+
+
+def unknown_name(name: str, known: Iterable[str], what: str) -> InputError:
+    """What to say to a name that is not among the known."""
+    near = get_close_matches(name, list(known), n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    return InputError(f"there is no {what} {name!r}", hint=hint)

@@ -1,0 +1,131 @@
+"""The models that are being trained, and where they start: opened here, run by `_modules`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tamis.errors import InputError, require
+from tamis.models.bases import find_base
+from tamis.scorers.note import Kind, ModelNote
+from tamis.scorers.tokens import TokenIds
+from tamis.scorers.weights import Tensor, load
+from tamis.training._starts import Start, start_pairs, start_words
+from tamis.training._step import accumulate
+from tamis.types import Scorer
+from tamis.types.pipeline import Scale
+
+__all__ = ["Tokenised", "Trainable", "accumulate", "open_trainable", "relevance"]
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenised:
+    """A pair as a model reads it, and how many of its tokens were cut."""
+
+    ids: TokenIds
+    segments: TokenIds
+    cut: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Trainable(Protocol):
+    """A model being trained: a torch module whose parameters have their Hugging Face names."""
+
+    note: ModelNote
+    head_names: frozenset[str]
+    """The parameters that take the head's learning rate."""
+    training: bool
+
+    def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
+        """The n-th query with the n-th text, as the scorer would read them."""
+
+    def __call__(self, sequences: Sequence[Tokenised], generator: Any = None) -> Tensor:
+        """A row of scores a sequence: the outputs of a cross-encoder; the logits of two words,
+        relevant first, or of the whole vocabulary. Dropout draws from the generator.
+        """
+
+    def scorer(self, *, threads: int | None = None) -> Scorer:
+        """A scorer with the weights as they are now; a step of training may change them."""
+
+    def save(
+        self, folder: Path, *, scale: Scale | None = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write a model folder that tamis, transformers and sentence-transformers open.
+
+        `scale` is what the trained scores are, where it is not the usual; `facts` go into
+        `tamis.json`.
+        """
+
+    def train(self, mode: bool = True) -> Any:
+        """Whether dropout is on."""
+
+    def parameters(self) -> Iterator[Tensor]:
+        """What is learnt."""
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """What is learnt, by name."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The weights by name."""
+
+    def load_state_dict(self, weights: Mapping[str, Tensor]) -> Any:
+        """Take these weights."""
+
+
+def open_trainable(
+    base: Path | str,
+    *,
+    scorer: Kind = "cross-encoder",
+    outputs: int | None = None,
+    max_length: int | None = None,
+    document_tokens: int | None = None,
+    dropout: float | None = None,
+    words: Sequence[str | int] | None = None,
+    template: str | None = None,
+    vocabulary: bool = False,
+    fresh_head: bool = False,
+    random_weights: bool = False,
+    seed: int = 0,
+) -> Trainable:
+    """A model to train, started from a folder, an installed package or a hub id.
+
+    What is not given is the base's own: outputs (one where it has no head), length, dropout, words,
+    template. Where a head is missing or `fresh_head` is asked for, it is drawn with the seed: the
+    dense layers of a cross-encoder, the two words' rows of a language model's output. With
+    `random_weights` everything is.
+    """
+    require("torch")
+    if dropout is not None and not 0 <= dropout < 1:
+        raise InputError(f"cannot drop a share of {dropout}", hint="say 0 to less than 1")
+    if document_tokens is not None and document_tokens < 1:
+        raise InputError(f"cannot cut documents at {document_tokens} tokens", hint="say 1 or more")
+    loaded = load(find_base(base))
+    start = Start(loaded, dropout, document_tokens, fresh_head, random_weights, seed)
+    from tamis.training._modules import PairModule, WordModule
+
+    if scorer == "cross-encoder":
+        return PairModule(start_pairs(start, outputs, max_length))
+    if scorer == "target-words":
+        return WordModule(start_words(start, words, template, max_length), vocabulary)
+    raise InputError(
+        f"tamis does not train a {scorer}", hint="it trains cross-encoder and target-words"
+    )
+
+
+def relevance(note: ModelNote, scores: Tensor) -> Tensor:
+    """One number a row of a model's scores, the higher the more relevant: its only output, or by
+    how much the logit of relevant is above the other.
+
+    >>> import torch
+    >>> relevance(ModelNote("cross-encoder", 512, "probability", 2), torch.tensor([[1.0, 4.0]]))
+    tensor([3.])
+    """
+    if note.scorer == "target-words":
+        columns = note.word_ids if scores.shape[1] > 2 else (0, 1)
+        yes, no = scores[:, list(columns or ())].T
+        return yes - no
+    return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]

@@ -1,0 +1,87 @@
+"""How well a model that is being trained ranks the texts of queries it does not learn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.evaluation import evaluate
+from tamis.labels.examples import KINDS, Examples
+from tamis.splits import split
+from tamis.types import Ids, Qrels, Queries, Run
+
+SHARE = 0.1
+"""The share of the queries that is held out where no validation examples are given."""
+MOST = 200
+"""How many queries are held out at most."""
+FEWEST = 20
+"""With fewer queries none is held out."""
+HIGHEST = 5
+"""The highest grade that a score is turned into."""
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Examples to rank, as judgements and as an empty ranking of their rows."""
+
+    examples: Examples
+    qrels: Qrels
+    measure: str
+
+    @classmethod
+    def of(cls, examples: Examples, measure: str = "") -> Validation:
+        """The rows of every group are ranked; positives are what is looked for, or where values
+        are scores, those with the highest.
+        """
+        if not len(examples):
+            raise InputError("there are no examples to validate on", hint="hold out some queries")
+        graded = bool((examples.kind != KINDS.index("class")).any())
+        grades = _grades(examples) if graded else (examples.value > 0).astype(np.int32)
+        rows, groups = _names(examples)
+        qrels = Qrels.of_rows(groups, rows, examples.group, _numbered(len(examples)), grades)
+        return cls(examples, qrels, measure or ("nDCG@10" if graded else "RR@10"))
+
+    def value(self, scores: NDArray[np.float32]) -> float:
+        """The mean measure when rows are ranked by these scores."""
+        rows, groups = _names(self.examples)
+        offsets = self.examples.offsets
+        run = Run(Queries(groups), rows, offsets, _numbered(len(scores)), scores)
+        return evaluate(self.qrels, {"model": run}, [self.measure]).mean("model", self.measure)
+
+
+def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples | None]:
+    """Examples to learn from, and those of some queries held out; None where there are few.
+
+    Queries that are nearly the same stay together, where their texts are known.
+    """
+    used = np.unique(examples.query)
+    if len(used) < FEWEST:
+        return examples, None
+    share = min(SHARE, MOST / len(used))
+    parts = split(examples.queries.select(used), {"learn": 1 - share, "held out": share}, seed=seed)
+    return examples.of_queries(parts["learn"]), examples.of_queries(parts["held out"])
+
+
+def _names(examples: Examples) -> tuple[Ids, Ids]:
+    """Ids of rows and groups, padded so that their order is that of the numbers."""
+    return _padded(len(examples)), _padded(examples.groups)
+
+
+def _padded(count: int) -> Ids:
+    return Ids.of(f"{number:09}" for number in range(count))
+
+
+def _numbered(count: int) -> NDArray[np.int32]:
+    return np.arange(count, dtype=np.int32)
+
+
+def _grades(examples: Examples) -> NDArray[np.int32]:
+    """Values put on 0 to 5 within their group, as whole numbers."""
+    starts = examples.offsets[:-1]
+    low = np.minimum.reduceat(examples.value, starts)[examples.group]
+    high = np.maximum.reduceat(examples.value, starts)[examples.group]
+    spread = np.where(high > low, high - low, 1)
+    return np.rint((examples.value - low) / spread * HIGHEST).astype(np.int32)

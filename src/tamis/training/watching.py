@@ -1,0 +1,58 @@
+"""What can go wrong in training, seen from losses and scores, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+WINDOW = 50
+"""Over how many steps losses are averaged."""
+WORSE = 2.0
+"""How many times the first losses the last may be, plus `SLACK`."""
+SLACK = 0.1
+SAME = 1e-6
+"""Scores of a query that differ by less, relative to their size, are the same."""
+
+
+def trouble_in(losses: Sequence[float]) -> str:
+    """Why training should stop, from the losses so far; nothing where it should not.
+
+    >>> trouble_in([0.7, 0.6, float("nan")])
+    'the loss of step 3 is nan'
+    >>> trouble_in([0.5] * 50 + [4.0] * 50)
+    'the loss rises: 4.000 over the last 50 steps, 0.500 over the first'
+    >>> trouble_in([0.5] * 100)
+    ''
+    """
+    if not losses:
+        return ""
+    if not math.isfinite(losses[-1]):
+        return f"the loss of step {len(losses)} is {losses[-1]}"
+    if len(losses) < 2 * WINDOW:
+        return ""
+    first, last = (float(np.mean(part)) for part in (losses[:WINDOW], losses[-WINDOW:]))
+    if last > WORSE * first + SLACK:
+        return (
+            f"the loss rises: {last:.3f} over the last {WINDOW} steps, {first:.3f} over the first"
+        )
+    return ""
+
+
+def collapsed(scores: NDArray[np.float32], offsets: NDArray[np.int64]) -> bool:
+    """Whether all texts of every query with two or more have the same score.
+
+    >>> collapsed(np.array([1, 1, 2, 2], np.float32), np.array([0, 2, 4]))
+    True
+    >>> collapsed(np.array([1, 1, 2, 3], np.float32), np.array([0, 2, 4]))
+    False
+    """
+    sizes = np.diff(offsets)
+    many = np.flatnonzero(sizes > 1)
+    if not len(many):
+        return False
+    high = np.maximum.reduceat(scores, offsets[:-1])[many]
+    low = np.minimum.reduceat(scores, offsets[:-1])[many]
+    return bool((high - low <= SAME * np.maximum(1, np.abs(high))).all())

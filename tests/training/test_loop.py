@@ -1,0 +1,357 @@
+"""The loop on a tiny model: it learns, repeats itself bit for bit, goes on after being stopped at
+any moment, and stops by itself when what it learns is nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tamis.errors import InputError, OutputError, TrainingError
+from tamis.labels import Examples
+from tamis.models import open_scorer
+from tamis.pipeline.library import MappingLibrary
+from tamis.training import checkpoints, learner
+from tamis.training.checkpoints import History
+from tamis.training.learner import Learner
+from tamis.training.loop import Job, Trained, train
+from tamis.training.pace import Pace
+from tamis.training.recipe import Recipe
+from tamis.training.trainable import accumulate
+from tamis.training.validation import Validation, hold_out
+from tamis.types import Document, Queries, Query, score_texts
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("accelerate", reason="accelerate is not installed")
+
+TOPICS = ["sieve", "drum", "net", "grain", "flour", "fish"]
+DOCUMENTS = {
+    f"{topic}{n}": Document(f"{topic}{n}", f"the {topic} a {' '.join(TOPICS[n : n + 1])} {topic}")
+    for topic in TOPICS
+    for n in range(4)
+}
+FIRST = "a the sort".split()
+QUERIES = Queries.of(
+    [Query(f"{topic}-{n}", f"{FIRST[n % 3]} {topic}") for topic in TOPICS for n in range(6)]
+)
+PAIRS = Recipe(
+    "tiny", loss="margin", sampler="pairs", batch=4, epochs=6, rate=5e-3, max_length=24,
+    validate_every=10, micro_tokens=40, dropout=0.02, warmup=0.1,
+)  # fmt: skip
+
+
+def rows(queries: Queries) -> Examples:
+    """For every query two documents about sieves or drums, and eight of the others."""
+    made: list[Any] = []
+    for number, query in enumerate(queries):
+        for name in DOCUMENTS:
+            if name.startswith(("sieve", "drum")) and name.endswith(str(number % 4)):
+                made.append((query.id, name, 1.0, "positive"))
+            elif not name.startswith(("sieve", "drum")) and name.endswith(("0", "2")):
+                made.append((query.id, name, 0.0, "pool"))
+    return Examples.of_rows(made, source="gold").with_queries(queries)
+
+
+LEARN, HELD = hold_out(rows(QUERIES), 0)
+assert HELD is not None
+
+
+@pytest.fixture
+def job(tmp_path: Path, tiny_cross_encoder: Path) -> Job:
+    library = MappingLibrary(DOCUMENTS)
+    validation = Validation.of(HELD, "RR@10") if HELD else None
+    return Job(LEARN, library, PAIRS, tiny_cross_encoder, tmp_path / "model", validation, threads=2)
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_it_learns_and_writes_a_model(job: Job) -> None:
+    said: list[str] = []
+    done = train(job, said=said.append)
+    losses = done.history.losses
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
+    checks = done.history.checks
+    assert [check.step for check in checks[:3]] == [0, 10, 20]
+    best = max(checks, key=lambda check: check.value)
+    assert best.value > checks[0].value + 0.2
+    assert done.kept == best.step
+    assert not checkpoints.work_folder(job.out).exists()
+    scorer = open_scorer(job.out)
+    high, low = score_texts(scorer, "a fish", [DOCUMENTS["drum1"].text, DOCUMENTS["fish1"].text])
+    assert high > low
+    (words,) = said
+    assert f"{done.history.step:,} steps (6 epochs of {LEARN.groups} units)" in words
+    note = json.loads((job.out / "tamis.json").read_text())
+    assert note["labels"]["gold"]["positive"] == int(LEARN.is_role("positive").sum())
+    assert note["recipe"]["rate"] == 5e-3
+    assert note["chain"][0]["recipe"] == "tiny"
+    assert note["validation"]["after steps"]["0"] == round(checks[0].value, 4)
+    assert note["learnt"]["kept after"] == done.kept
+    xml.fromstring((job.out / "training.svg").read_text())
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(job: Job, tmp_path: Path) -> None:
+    folders = []
+    for number, seed in enumerate((0, 0, 1)):
+        recipe = replace(PAIRS, seed=seed, epochs=1)
+        folders.append(train(replace(job, recipe=recipe, out=tmp_path / str(number))).folder)
+    first, again, other = map(weights, folders)
+    assert first == again
+    assert first != other
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, tiny_cross_encoder: Path) -> Trained:
+    """A training that nothing disturbed."""
+    assert HELD is not None
+    library, out = MappingLibrary(DOCUMENTS), tmp_path_factory.mktemp("whole") / "model"
+    recipe = replace(PAIRS, epochs=3, keep="last")
+    given = (LEARN, library, recipe, tiny_cross_encoder, out, Validation.of(HELD, "RR@10"))
+    return train(Job(*given, threads=2))
+
+
+class Killed(BaseException):
+    """Nobody catches it."""
+
+
+def interrupted(patch: pytest.MonkeyPatch, owner: Any, name: str, after: int) -> None:
+    """Die in the call after so many of a function."""
+    real, calls = getattr(owner, name), iter(range(10**9))
+
+    def dies(*given: Any, **named: Any) -> Any:
+        if next(calls) == after:
+            raise Killed
+        return real(*given, **named)
+
+    patch.setattr(owner, name, dies)
+
+
+MOMENTS = [
+    (Learner, "learn", 0),
+    (Learner, "learn", 1),
+    (Learner, "learn", 10),
+    (Learner, "learn", 13),
+    (Learner, "keep", 0),
+    (Learner, "keep", 2),
+    (learner, "accumulate", 17),
+    (torch, "save", 1),
+    (shutil, "rmtree", 0),
+    (checkpoints, "_write_json", 0),
+    (checkpoints, "_write_json", 3),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "after"), MOMENTS, ids=lambda value: str(value)[:20])
+def test_killed_at_any_moment_it_goes_on_to_the_same_model(
+    job: Job, whole: Trained, owner: Any, name: str, after: int
+) -> None:
+    job = replace(job, recipe=replace(PAIRS, epochs=3, keep="last"))
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted(patch, owner, name, after)
+        with pytest.raises(Killed):
+            train(job)
+    done = train(job, resume=True, force=True)
+    assert weights(done.folder) == weights(whole.folder)
+    assert done.history.losses == whole.history.losses
+    assert done.history.checks == whole.history.checks
+
+
+def test_checkpoints_by_time_change_nothing(
+    job: Job, whole: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamis.training.loop.KEPT_EVERY", -1.0)
+    job = replace(job, recipe=replace(PAIRS, epochs=3, keep="last"))
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted(patch, Learner, "learn", 7)
+        with pytest.raises(Killed):
+            train(job)
+    assert 7 in checkpoints.steps(checkpoints.work_folder(job.out))
+    assert weights(train(job, resume=True).folder) == weights(whole.folder)
+
+
+def test_an_unfinished_training_is_not_overwritten_nor_changed(job: Job) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted(patch, Learner, "learn", 3)
+        with pytest.raises(Killed):
+            train(job)
+    with pytest.raises(OutputError, match="was not finished"):
+        train(job)
+    other = replace(job, recipe=replace(PAIRS, rate=1e-3))
+    with pytest.raises(InputError, match="begun with another recipe"):
+        train(other, resume=True)
+    done = train(replace(job, recipe=replace(PAIRS, epochs=1)), force=True)
+    assert done.history.step == done.facts["learnt"]["steps"]
+    with pytest.raises(OutputError, match="exists already"):
+        train(job)
+
+
+def test_a_loss_that_is_no_number_stops_it_and_the_last_good_model_is_kept(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = accumulate, iter(range(10**9))
+
+    def broken(*given: Any, **named: Any) -> float:
+        return float("nan") if next(calls) == 4 + 12 else real(*given, **named)
+
+    monkeypatch.setattr(learner, "accumulate", broken)
+    with pytest.raises(TrainingError, match="the loss of step 13 is nan") as error:
+        train(job)
+    assert not job.out.exists()
+    assert "the model after step 10 is in" in error.value.hint
+    open_scorer(Path(error.value.hint.split(" is in ")[1]))
+
+
+def test_a_gradient_that_is_no_number_stops_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def infinite(*_: Any, **__: Any) -> Any:
+        return torch.tensor(float("inf"))
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", infinite)
+    with pytest.raises(TrainingError, match="the gradient of step 1 is no number"):
+        train(job)
+
+
+def test_a_model_that_says_the_same_of_all_is_refused(job: Job) -> None:
+    # at such a rate every unit of the tiny model is saturated after a few steps
+    lists = replace(
+        PAIRS, loss="listwise-hinge", margin=0.0, sampler="lists", list_size=8, rate=1.0,
+        warmup=0.0, clip=None, validate_every=5, epochs=40,
+    )  # fmt: skip
+    with pytest.raises(TrainingError, match=r"have the same score|rises"):
+        train(replace(job, recipe=lists))
+
+
+def test_patience_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = iter([0.1, 0.5, 0.4, 0.45, 0.3])
+    monkeypatch.setattr(Learner, "_validated", lambda self: (next(values), False))
+    done = train(replace(job, recipe=replace(PAIRS, patience=2)))
+    assert [check.step for check in done.history.checks] == [0, 10, 20, 30]
+    assert done.kept == 10
+
+
+def test_without_validation_the_last_state_is_kept(job: Job) -> None:
+    done = train(replace(job, validation=None, recipe=replace(PAIRS, epochs=1)))
+    assert done.kept == done.history.step
+    assert "validation" not in done.facts
+
+
+def test_the_chain_of_trainings_is_kept(job: Job, tmp_path: Path) -> None:
+    short = replace(PAIRS, epochs=1, name="first")
+    first = train(replace(job, recipe=short))
+    points = Recipe(
+        "second", loss="squared", scale="regression", batch=8, epochs=1, rate=1e-3, max_length=24
+    )
+    second = train(replace(job, recipe=points, base=first.folder, out=tmp_path / "second"))
+    assert [step["recipe"] for step in second.facts["chain"]] == ["first", "second"]
+    note = json.loads((second.folder / "tamis.json").read_text())
+    assert note["scale"] == "regression"
+    assert note["base"]["name"] == "model"
+
+
+class FakeLearner:
+    """Steps and validations for the arithmetic of time."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.counts = steps, {"steps": 100, "units": 400}
+
+    @property
+    def every(self) -> int:
+        return min(100, max(1, -(-self.steps // 5)))
+
+    def batch(self, step: int) -> list[Any]:
+        return [np.zeros(2, np.int64)] * 4
+
+
+def test_steps_are_fitted_to_the_time() -> None:
+    pace = Pace(step=2.0, check=10.0)
+    assert pace.total(100, 20) == 100 * 2 + 6 * 10
+    many: Any = FakeLearner(1000)
+    assert pace.steps_within(10**6, many) == 1000
+    many = FakeLearner(1000)
+    found = pace.steps_within(260, many)
+    many.steps = found
+    assert pace.total(found, many.every) <= 260
+    many.steps = found + 1
+    assert pace.total(found + 1, many.every) > 260
+    none: Any = FakeLearner(1000)
+    with pytest.raises(InputError, match="not one step fits"):
+        pace.steps_within(15, none)
+    told: Any = FakeLearner(100)
+    assert pace.told(told, 0) == (
+        "100 steps (1 epochs of 400 units), about 4 texts a second: 4 min 20 s"
+    )
+
+
+def test_a_time_limit_is_remembered_by_a_resumed_training(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(1.0, 0.0)))
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted(patch, Learner, "learn", 5)
+        with pytest.raises(Killed):
+            train(job, max_time=17)
+    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(9.0, 0.0)))
+    assert train(job, max_time=17, resume=True).history.step == 17
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = sys.argv[3:]
+from dataclasses import replace
+from pathlib import Path
+import test_loop as here
+job = here.Job(here.LEARN, here.MappingLibrary(here.DOCUMENTS),
+               replace(here.PAIRS, epochs=1, dropout=0.0, keep="last"), sys.argv[1],
+               Path(sys.argv[2]), here.Validation.of(here.HELD, "RR@10"), threads=1)
+here.train(job)
+"""
+
+
+def test_two_processes_share_the_steps(job: Job, tmp_path: Path, tiny_cross_encoder: Path) -> None:
+    script, out = tmp_path / "script.py", tmp_path / "two"
+    script.write_text(SCRIPT)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    given = [str(tiny_cross_encoder), str(out), str(Path(__file__).parent)]
+    done = subprocess.run(
+        [*run, str(script), *given], capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[:3000]
+    alone = train(replace(job, recipe=replace(PAIRS, epochs=1, dropout=0.0, keep="last")))
+    load = pytest.importorskip("safetensors.torch").load_file
+    two, one = (load(folder / "model.safetensors") for folder in (out, alone.folder))
+    assert set(two) == set(one)
+    for name, weight in one.items():
+        if name.endswith("key.bias"):
+            continue  # it changes no score, so its gradient is rounding, which Adam makes large
+        assert torch.allclose(two[name], weight, atol=2e-4), name
+    history = json.loads((out / "training.json").read_text())
+    assert history["losses"] == pytest.approx(alone.history.losses, abs=1e-4)
+
+
+def test_history_knows_its_best() -> None:
+    history = History([0.1] * 30, [checkpoints.Check(step, v) for step, v in
+                                   ((0, 0.1), (10, 0.4), (20, 0.4), (30, 0.2))])  # fmt: skip
+    best = history.best()
+    assert best is not None and best.step == 10
+    assert history.since_best() == 2
+    assert History().best() is None
+
+
+@pytest.fixture(autouse=True)
+def _few_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
