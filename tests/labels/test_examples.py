@@ -175,6 +175,19 @@ def test_bad_files(tmp_path: Path) -> None:
         read_examples(tmp_path / "cut")
 
 
+def test_a_file_with_plain_columns_is_read_too(tmp_path: Path) -> None:
+    write_examples(TWO, tmp_path / "good")
+    whole = pq.read_table(tmp_path / "good")
+    for name in ("query", "doc", "role", "source", "kind"):
+        plain = pa.array(whole[name].to_pylist())
+        whole = whole.set_column(whole.column_names.index(name), name, plain)
+    turned = [("q2", "d3"), ("q2", "d1"), ("q1", "d2")]
+    pq.write_table(whole.take([1, 0, 2]), tmp_path / "plain")
+    read = read_examples(tmp_path / "plain")
+    assert [row[:2] for row in rows_of(read)] == turned
+    assert [row[6] for row in rows_of(read)] == ["negative", "positive", "pool"]
+
+
 def test_a_file_is_replaced_only_if_asked(tmp_path: Path) -> None:
     write_examples(TWO, tmp_path / "file")
     with pytest.raises(OutputError, match="exists already"):

@@ -81,6 +81,7 @@ def test_steps_of_a_training() -> None:
     assert RECIPES["few-bert"].total_steps(63, 900) == 189
     assert RECIPES["monobert-pairwise"].total_steps(63, 1000) == 6 * 63
     assert resolve("docrank", {"epochs": "0.25"}).total_steps(100, 9) == 25
+    assert resolve("docrank", {"epochs": "0.256"}).total_steps(100, 9) == 26
     assert resolve("docrank", {"epochs": "0.001"}).total_steps(100, 9) == 1
 
 

@@ -134,6 +134,22 @@ def test_negatives_change_and_positives_stay() -> None:
     assert len(set.union(*seen)) > 300
 
 
+def test_a_list_of_positives_has_one_negative_more() -> None:
+    role: list[Role] = ["positive", "positive", "positive", "pool", "pool"]
+    one = examples([("q", f"d{number}", role[number]) for number in range(5)])
+    for size, wanted in ((2, 4), (3, 4), (4, 4), (5, 5), (9, 5)):
+        unit = batches(one, recipe("lists", list_size=size), 0)[0][0]
+        assert len(unit) == wanted
+        assert sorted(unit[:3].tolist()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_units_come_in_no_order(sampler: Sampler) -> None:
+    found = batches(MANY, recipe(sampler, list_size=4), 0)
+    groups = [int(MANY.group[unit[0]]) for batch in found for unit in batch]
+    assert abs(np.corrcoef(groups, np.arange(len(groups)))[0, 1]) < 0.5
+
+
 def test_every_negative_is_as_likely_as_another() -> None:
     one = examples([("q", f"d{n}", "positive" if n == 0 else "pool") for n in range(5)])
     times = np.zeros(5, int)

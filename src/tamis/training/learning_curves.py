@@ -1,0 +1,251 @@
+"""Learning curves: training repeated from several starting points on growing samples of queries.
+
+Figure 1 of paper 004. A cell is one training: a start, a size and a sample. Each is written when it
+is done, so that what was interrupted goes on with the next; the training inside a cell goes on too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tamis.durable import duration, new_file
+from tamis.errors import InputError
+from tamis.evaluation import evaluate
+from tamis.labels.examples import Examples, digest
+from tamis.models.folder import open_scorer
+from tamis.pipeline.library import Documents, library
+from tamis.pipeline.rerank import rerank
+from tamis.scorers.note import note_if_any
+from tamis.training.checkpoints import work_folder
+from tamis.training.loop import Job, train
+from tamis.training.pictures import Curve, learning_curves
+from tamis.training.recipe import Recipe
+from tamis.training.validation import Validation, hold_out
+from tamis.types import Ids, Qrels, Run
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where training starts: a base, or only its shape."""
+
+    base: str | Path
+    random_weights: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training, and the measure on the test queries; a size of 0 is the start itself."""
+
+    start: str
+    size: int
+    sample: int
+    value: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All cells, and what the first stage reaches."""
+
+    cells: tuple[Cell, ...]
+    baseline: float
+    measure: str
+
+    def spread(self, start: str, size: int) -> tuple[float, float, float]:
+        """Mean, lowest and highest over the samples of one size."""
+        values = [c.value for c in self.cells if (c.start, c.size) == (start, size)]
+        return float(np.mean(values)), min(values), max(values)
+
+    def sizes(self, start: str) -> list[int]:
+        """The sizes there are of a start, in order."""
+        return sorted({cell.size for cell in self.cells if cell.start == start})
+
+    def needed(self) -> dict[str, int | None]:
+        """From how many queries on the mean of every start is above the first stage.
+
+        >>> cells = [Cell("a", n, 0, v, 1.0) for n, v in ((8, 0.1), (32, 0.3), (128, 0.5))]
+        >>> Curves(tuple(cells), 0.2, "RR@10").needed(), Curves(tuple(cells), 0.6, "RR@10").needed()
+        ({'a': 32}, {'a': None})
+        """
+        found: dict[str, int | None] = {}
+        for start in dict.fromkeys(cell.start for cell in self.cells):
+            above = [self.spread(start, size)[0] > self.baseline for size in self.sizes(start)]
+            first = next((n for n in range(len(above)) if all(above[n:])), None)
+            found[start] = None if first is None else self.sizes(start)[first]
+        return found
+
+    def picture(self) -> str:
+        """The figure as SVG: means, ranges, and the first stage as a line."""
+        drawn = []
+        for start in dict.fromkeys(cell.start for cell in self.cells):
+            sizes = [size for size in self.sizes(start) if size]
+            spreads = [self.spread(start, size) for size in sizes]
+            points = [(float(n), mean) for n, (mean, _, _) in zip(sizes, spreads, strict=True)]
+            ranges = [(float(n), a, b) for n, (_, a, b) in zip(sizes, spreads, strict=True)]
+            drawn.append(Curve(start, points, ranges))
+        return learning_curves(drawn, self.measure, self.baseline)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What the models are tested on: candidates with the texts of their queries, judgements."""
+
+    run: Run
+    qrels: Qrels
+    measure: str = "RR@10"
+    depth: int = 50
+
+
+def curves(
+    starts: Mapping[str, Start],
+    sizes: Sequence[int],
+    samples: int,
+    *,
+    examples: Examples,
+    documents: Documents,
+    recipe: Recipe,
+    test: HeldOut,
+    work: Path,
+    threads: int | None = None,
+    said: Callable[[str], object] = lambda words: None,
+) -> Curves:
+    """Train from every start on samples of every size, and test each model on other queries.
+
+    A size of 0 tests a start as it is, if it can rank already. The cells are in `work`.
+    """
+    _refuse_leak(examples, test)
+    work.mkdir(parents=True, exist_ok=True)
+    _same_setting(work, _setting(starts, examples, recipe, test))
+    wanted = [
+        (name, size, sample)
+        for size in sorted(sizes)
+        for name in starts
+        for sample in range(samples if size else 1)
+        if size or note_if_any(Path(starts[name].base)) is not None
+    ]
+    cells: list[Cell] = []
+    with library(documents, examples.docs.union(test.run.docs)) as books:
+        for number, (name, size, sample) in enumerate(wanted):
+            path = work / f"{name}-{size}-{sample}.json"
+            if not path.exists():
+                said(f"cell {number + 1} of {len(wanted)}: {name}, {size} queries, sample {sample}")
+                job = _job(starts[name], examples, size, sample, recipe, books, work, threads)
+                cell = _cell(name, size, sample, job, test, documents, said)
+                with new_file(path) as part:
+                    part.write_text(json.dumps(asdict(cell)), "utf-8")
+                said(f"{test.measure} {cell.value:.4f}, {duration(cell.seconds)}")
+            cells.append(Cell(**json.loads(path.read_text("utf-8"))))
+    value = evaluate(test.qrels, {"run": _first(test)}, [test.measure]).mean("run", test.measure)
+    return Curves(tuple(cells), value, test.measure)
+
+
+def _cell(
+    name: str,
+    size: int,
+    sample: int,
+    job: Job,
+    test: HeldOut,
+    documents: Documents,
+    said: Callable[[str], object],
+) -> Cell:
+    """Train one model and test it; nothing of it is kept but the value."""
+    began = time.monotonic()
+    folder = Path(job.base)
+    if size:
+        resumed = work_folder(job.out).exists()
+        folder = train(job, resume=resumed, force=True, said=said).folder
+    scorer = open_scorer(folder, threads=job.threads)
+    ranked = rerank(scorer, documents, depth=test.depth)(_first(test))
+    value = evaluate(test.qrels, {"run": ranked}, [test.measure]).mean("run", test.measure)
+    if size:
+        shutil.rmtree(folder)
+    return Cell(name, size, sample, value, time.monotonic() - began)
+
+
+def _job(
+    start: Start,
+    examples: Examples,
+    size: int,
+    sample: int,
+    recipe: Recipe,
+    books: Any,
+    work: Path,
+    threads: int | None,
+) -> Job:
+    drawn = sampled(examples, size, sample) if size else examples
+    learn, held = hold_out(drawn, recipe.seed)
+    validation = Validation.of(held, recipe.measure) if held else None
+    out = work / "model"
+    return Job(learn, books, recipe, start.base, out, validation, threads, start.random_weights)
+
+
+def sampled(examples: Examples, size: int, sample: int) -> Examples:
+    """The examples of so many queries; every sample draws others.
+
+    >>> rows = [(f"q{n}", "d1", 1.0, "positive") for n in range(9)]
+    >>> one = Examples.of_rows(rows, source="gold")
+    >>> len(np.unique(sampled(one, 4, 0).query))
+    4
+    """
+    used = np.unique(examples.query)
+    if size > len(used):
+        raise InputError(
+            f"a sample of {size:,} queries cannot be drawn from {len(used):,}",
+            hint="label more queries, or leave that size out",
+        )
+    drawn = np.random.default_rng([sample, size]).choice(used, size, replace=False)
+    return examples.of_queries(examples.queries.ids.select(np.sort(drawn)))
+
+
+def _first(test: HeldOut) -> Run:
+    """The candidates of the judged queries."""
+    judged = [name for name in test.run if name in test.qrels]
+    return test.run.select(Ids.of(judged)).top(test.depth)
+
+
+def _refuse_leak(examples: Examples, test: HeldOut) -> None:
+    used = examples.queries.ids.select(np.unique(examples.query))
+    shared = [name for name in used if name in test.run]
+    if shared:
+        raise InputError(
+            f"query {shared[0]!r} is both learnt from and tested on ({len(shared):,} such)",
+            hint="label training queries only",
+        )
+
+
+def _setting(
+    starts: Mapping[str, Start], examples: Examples, recipe: Recipe, test: HeldOut
+) -> dict[str, Any]:
+    return {
+        "starts": {name: [str(s.base), s.random_weights] for name, s in starts.items()},
+        "examples": digest(examples),
+        "recipe": recipe.record(),
+        "test": [len(test.run), len(test.qrels), test.measure, test.depth],
+    }
+
+
+def _same_setting(work: Path, setting: Mapping[str, Any]) -> None:
+    """Cells of other settings are not mixed with these."""
+    path, now = work / "setting.json", json.loads(json.dumps(setting))
+    if not path.exists():
+        with new_file(path) as part:
+            part.write_text(json.dumps(now), "utf-8")
+        return
+    known = json.loads(path.read_text("utf-8"))
+    starts = {**known.get("starts", {}), **now["starts"]}
+    changed = [name for name in now if name != "starts" and known.get(name) != now[name]]
+    if changed or any(starts[name] != value for name, value in known["starts"].items()):
+        what = changed[0] if changed else "starts"
+        raise InputError(
+            f"{work} holds curves made with another {what}", hint="choose another folder"
+        )
+    with new_file(path, force=True) as part:
+        part.write_text(json.dumps({**now, "starts": starts}), "utf-8")
