@@ -39,7 +39,7 @@ def imported_rooms(path: Path) -> set[str]:
 FILES = [
     path
     for path in sorted(SOURCE.rglob("*.py"))
-    if path.parent != SOURCE or path.stem != "__init__"
+    if path.parent != SOURCE or path.stem not in ("__init__", "__main__")
 ]
 
 

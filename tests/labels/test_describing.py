@@ -65,8 +65,8 @@ def test_a_likely_false_negative_scores_above_all_positives() -> None:
     found = describe_examples(MADE, run=run, qrels=[judged])
     assert found.facts["likely false negatives"]["rows"] == 2
     assert found.warnings == (
-        "2 of 4 negatives (50%), in 2 queries, are likely false: "
-        "unjudged texts that score above the positives",
+        "2 of 4 negatives (50%), in 2 queries, may be false: "
+        "unjudged, they score above the positives",
     )
 
 

@@ -153,6 +153,21 @@ def test_the_share_that_the_first_stage_answers_is_told(index: Index) -> None:
     assert made.facts["first stage has it at rank 1"] == {"all": share, "title": share}
 
 
+def test_the_share_without_the_query_is_that_of_an_index_without_it(tmp_path: Path) -> None:
+    rest = "The mesh of a drum lets fine flour pass, and keeps all that is coarse."
+    said = "Zebras never sift any flour."
+    shop = [
+        Document("d1", f"{said} {rest}"),
+        Document("d2", "Flour that zebras like is never fine, say all who bake bread of it."),
+    ]
+    index = Index.build(shop, tmp_path / "index")
+    made = synthetic(index, index.bm25(), count=50, made_of=["sentence"], seed=3)
+    assert {query.text for query in made.queries} == {said}
+    assert made.facts["first stage has it at rank 1"]["sentence"] == 1
+    assert made.facts["and with the query taken out"] == {"all": 0, "sentence": 0}
+    assert index.score_text(said, rest) < dict(index.bm25()(made.queries).ranking(0))["d2"]
+
+
 def test_the_seed_chooses(index: Index) -> None:
     options = {"count": 3, "made_of": ["sentence"], "negatives_per_query": 2}
     one = synthetic(index, index.bm25(), **options, seed=1)  # type: ignore[arg-type]

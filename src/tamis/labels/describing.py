@@ -163,7 +163,7 @@ def _suspects(
         return found, ()
     return found, (
         f"{count:,} of {total:,} negatives ({count / total:.0%}), in {counted(queries, 'query')}, "
-        "are likely false: unjudged texts that score above the positives",
+        "may be false: unjudged, they score above the positives",
     )
 
 

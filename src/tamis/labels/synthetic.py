@@ -7,8 +7,8 @@ answers already.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from tamis.durable import Progress
 from tamis.errors import InputError
 from tamis.labels._groups import Group, Ints, as_examples, drawn, generator, group_of
+from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import TO_THE_END, Examples, Role
 from tamis.labels.made_queries import (
     LEAST_LEFT,
@@ -27,9 +28,11 @@ from tamis.labels.made_queries import (
     read_headings,
 )
 from tamis.pipeline.library import Documents, Library, library
+from tamis.scorers.lexical import Lexical
+from tamis.search.sources import IndexSource
 from tamis.text.passages import PassageSpec, parse_spec, split
 from tamis.text.sentences import Span
-from tamis.types import Document, Ids, Queries, Query, Run, Source
+from tamis.types import Document, Ids, Pairs, Queries, Query, Run, Source
 
 
 def synthetic(
@@ -50,7 +53,8 @@ def synthetic(
     same documents, finds for the query. Where a title asks, all texts stand without titles; where
     a sentence asks, negatives are passages as the positive is, drawn from their documents. A
     document with the same sentence is never a negative; titles that documents share are no
-    queries. `facts` say how many queries the source answers at rank 1.
+    queries. `facts` say what share of queries the source answers at rank 1, and, for an index,
+    what share it would if the query were not in the text it was taken from.
     """
     if count < 1 or not made_of or depth < 2:
         raise InputError("there is nothing to make", hint="ask for one query or more, depth 2 up")
@@ -64,9 +68,14 @@ def synthetic(
             )
         queries = Queries.of(Query(each.id, each.text) for each in made)
         run = source.search(queries, depth)
+        by_id = {each.id: each for each in made}
         drawing = _Drawing(opened, run, spec, negatives_per_query, seed)
         facts = {"depth": depth, "seed": seed, "asked for": count}
-        return drawing.examples({each.id: each for each in made}, facts)
+        examples = drawing.examples(by_id, facts)
+        if not isinstance(source, IndexSource):
+            return examples
+        share = rank_one_without(examples, run, by_id, source, opened)
+        return replace(examples, facts={**examples.facts, "and with the query taken out": share})
 
 
 @dataclass(frozen=True)
@@ -156,10 +165,36 @@ class _Drawing:
 
 def rank_one(run: Run, made: Mapping[str, MadeQuery]) -> dict[str, float]:
     """The share of queries whose document comes first: of all, and by what they are made of."""
-    firsts: dict[str, list[bool]] = {"all": []}
-    for number, name in enumerate(run.queries.ids):
-        query, found = made[name], run.ranking(number)
-        first = found.docs.take(found.doc[:1])
-        for key in ("all", query.made):
-            firsts.setdefault(key, []).append(first == [query.origin.doc_id])
-    return {name: round(float(np.mean(right)), 4) for name, right in firsts.items()}
+    firsts = ((made[name], run.ranking(n)) for n, name in enumerate(run.queries.ids))
+    return _shares(
+        (query.made, found.docs.take(found.doc[:1]) == [query.origin.doc_id])
+        for query, found in firsts
+    )
+
+
+def rank_one_without(
+    examples: Examples,
+    run: Run,
+    made: Mapping[str, MadeQuery],
+    source: IndexSource,
+    opened: Library,
+) -> dict[str, float]:
+    """The same if the text that the query was taken from were indexed without the query."""
+    rows = examples.offsets[:-1]
+    pairs = np.repeat(np.arange(len(rows), dtype=np.int32)[:, None], 2, axis=1)
+    asked, texts = row_texts(examples, rows, opened)
+    own = Lexical(source.index, source.ranking).score(Pairs(asked, texts, pairs)).values
+    right = []
+    for name, score in zip(examples.queries.ids.take(examples.query[rows]), own, strict=True):
+        query = made[name]
+        others = [other for doc, other in run[name] if doc != query.origin.doc_id]
+        right.append((query.made, bool(score > max(others))))
+    return _shares(right)
+
+
+def _shares(right: Iterable[tuple[str, bool]]) -> dict[str, float]:
+    found: dict[str, list[bool]] = {"all": []}
+    for name, each in right:
+        found["all"].append(each)
+        found.setdefault(name, []).append(each)
+    return {name: round(float(np.mean(each)), 4) for name, each in found.items()}

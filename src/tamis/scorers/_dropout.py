@@ -1,12 +1,19 @@
-"""Dropout with a generator of its own, so that batches may run side by side and still repeat."""
+"""Dropout from a generator of its own, so that batches may run side by side and still repeat."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis._jit import jit
 from tamis.errors import require
 from tamis.scorers.weights import Tensor
+
+STEPS = 1 << 16
+"""A share is rounded to one in so many: two random bytes decide about a value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +36,36 @@ class Dropout:
 NONE = Dropout()
 
 
+def generator_of(seed: int, device: Any) -> Any:
+    """Random numbers for one batch on a device; numpy's come ten times as fast as torch's."""
+    if device.type == "cpu":
+        return np.random.Generator(np.random.SFC64(seed))
+    return require("torch").Generator(device).manual_seed(seed)
+
+
 def _dropped(values: Tensor, share: float, generator: Any) -> Tensor:
     if not share:
         return values
-    kept = require("torch").empty_like(values).bernoulli_(1 - share, generator=generator)
+    torch = require("torch")
+    if isinstance(generator, np.random.Generator):
+        factors = torch.from_numpy(_factors(values.numel(), share, generator))
+        return values * factors.view(values.shape)
+    kept = torch.empty_like(values).bernoulli_(1 - share, generator=generator)
     return values * kept.div_(1 - share)
+
+
+def _factors(count: int, share: float, generator: np.random.Generator) -> NDArray[np.float32]:
+    """Zero for about this share of so many values, and for the others what keeps their mean."""
+    words = generator.integers(0, 2**64 - 1, -(-count // 4), np.uint64, endpoint=True)
+    factors = np.empty(count, np.float32)
+    lowest = round(share * STEPS)
+    _choose(words.view(np.uint16), np.uint16(lowest), np.float32(STEPS / (STEPS - lowest)), factors)
+    return factors
+
+
+@jit
+def _choose(
+    numbers: NDArray[np.uint16], lowest: int, factor: float, factors: NDArray[np.float32]
+) -> None:
+    for place in range(len(factors)):
+        factors[place] = factor if numbers[place] >= lowest else np.float32(0)

@@ -20,7 +20,7 @@ from torch import nn
 from tamis.errors import require
 from tamis.models.adopting import tell_others
 from tamis.scorers import _bert, _t5
-from tamis.scorers._dropout import Dropout
+from tamis.scorers._dropout import NONE, Dropout, generator_of
 from tamis.scorers.cross_encoder import CrossEncoder, TorchPairs, head_of
 from tamis.scorers.note import write_note
 from tamis.scorers.target_words import TargetWords
@@ -55,6 +55,9 @@ class Module(nn.Module):
 
     def forward(self, sequences: Sequence[Tokenised], generator: Any = None) -> torch.Tensor:
         """A row of scores a sequence."""
+        if self.training and generator is None:
+            device = next(self.parameters()).device
+            generator = generator_of(int(torch.randint(2**62, ())), device)
         order = np.argsort([len(sequence) for sequence in sequences], kind="stable")
         scores = self._scores([sequences[number] for number in order.tolist()], generator)
         return scores[torch.from_numpy(np.argsort(order))]
@@ -87,7 +90,7 @@ class Module(nn.Module):
 
     def _dropout(self, hidden: float, generator: Any) -> Dropout:
         if not self.training:
-            return Dropout()
+            return NONE
         return Dropout(hidden, self.rates.attention, generator)
 
 

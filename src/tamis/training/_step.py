@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import require
+from tamis.scorers._dropout import generator_of
 from tamis.scorers.batching import one_thread_each, usable_threads
 from tamis.scorers.weights import Tensor
 
@@ -51,9 +52,8 @@ def accumulate(
 
     def gradient(part: Sequence[int], seed: int) -> tuple[float, tuple[Tensor, ...]]:
         device = parameters[0].device
-        generator = torch.Generator(device).manual_seed(seed)
         texts = [text for number in part for text in units[number]]
-        scores = model(texts, generator)
+        scores = model(texts, generator_of(seed, device))
         wanted = np.concatenate([values[number] for number in part])
         sizes = [len(units[number]) for number in part]
         losses = loss(scores.squeeze(1), torch.from_numpy(wanted).to(device), sizes).sum()

@@ -149,7 +149,7 @@ class Recipe:
     def changed(self, settings: Mapping[str, str]) -> Recipe:
         """The same with some fields read from text; `none` empties a field.
 
-        Steps take the place of epochs and epochs that of steps.
+        Steps take the place of epochs and epochs that of steps; epochs that are set do not fall.
         """
         known = get_type_hints(Recipe)
         values: dict[str, Any] = {}
@@ -160,7 +160,7 @@ class Recipe:
         if values.get("steps") is not None:
             values = {"epochs": None, "epoch_rule": "fixed"} | values
         elif values.get("epochs") is not None:
-            values = {"steps": None} | values
+            values = {"steps": None, "epoch_rule": "fixed"} | values
         said = dict.fromkeys(values, "set by hand")
         return replace(self, **values, sources={**self.sources, **said})
 
