@@ -217,6 +217,29 @@ def test_the_split_is_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]
     assert {query for query, _, _ in rows(pseudo)} == {"q1", "q2", "q3"}  # but not the test's
 
 
+def test_queries_of_a_whole_collection_come_with_its_splits(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = ["-c", "index", "--queries", "docs"]
+    assert "which may be learnt from" in fails(
+        capsys, "label", "pseudo", *both, "-o", "out.parquet"
+    )
+    found, _ = made(capsys, "pseudo", *both, "--split", "train")
+    assert {query for query, _, _ in rows(found)} == {"q1", "q2"}
+    same, _ = made(capsys, "gold", *both, "--split", "train")
+    assert same == made(capsys, "gold", "-c", "docs", "--index", "index", "--split", "train")[0]
+
+
+def test_a_split_that_is_not_known_is_not_passed_over(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["label", "pseudo", "-c", "index", "--queries", "log.tsv", "-o", "out.parquet"]
+    assert "no judgements of a split 'train'" in fails(capsys, *command, "--split", "train")
+    found, _ = made(capsys, "pseudo", "-c", "docs", "--index", "index", "--queries", "log.tsv",
+                    "--split", "train")  # fmt: skip
+    assert {query for query, _, _ in rows(found)} == {"q1", "q2"}
+
+
 def test_test_queries_are_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["-c", "docs", "--index", "index", "--split", "test", "-o", "out.parquet"]
     assert run(["label", "gold", *arguments]) == 0

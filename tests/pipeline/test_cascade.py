@@ -72,6 +72,9 @@ class Known:
     def documents(self, query: NDArray[Any], ids: list[str]) -> NDArray[np.float32]:
         return ROWS[[int(name[1:]) for name in ids]]
 
+    def has(self, ids: list[str]) -> NDArray[np.bool_]:
+        return np.array([int(name[1:]) < COUNT for name in ids], bool)
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         kinds = {"ask": ASKED, "text": ROWS}
         known = [text.split()[0] in kinds and text.split()[-1].isdigit() for text in texts]
@@ -235,7 +238,10 @@ def test_documents_and_queries_without_text_go_below() -> None:
     documents = [replace(d, text="") if d.id < "d040" else d for d in DOCUMENTS]
     queries = Queries.of([Query(q.id, "" if q.id == "q03" else q.text) for q in QUERIES])
     run = RUN.with_queries(queries)
-    found = Cascade(rerank(Full(), documents, depth=DEPTH), Known(), CALIBRATION).cascade(run).run
+    done = Cascade(rerank(Full(), documents, depth=DEPTH), Known(), CALIBRATION).cascade(run)
+    found = done.run
+    assert done.facts()["not re-ranked"]["queries without text"] == 1
+    assert done.facts()["not re-ranked"]["documents without text"] > 0
     assert list(found["q03"]) == list(RUN["q03"])
     assert not found["q03"].extra["skipped"].any()
     for query in found:
@@ -313,6 +319,41 @@ def test_a_document_that_the_index_has_not_is_named(index: Index) -> None:
     stored = StoredVectors.of(index, Known())
     with pytest.raises(InputError, match="'d999'"):
         stored.documents(ASKED[0], ["d000", "d999"])
+
+
+def test_documents_that_the_index_has_not_are_left_below(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strange = {
+        query: {**dict(RUN[query]), "d998": 99.0, "d999": -99.0} if query < "q05" else RUN[query]
+        for query in RUN
+    }
+    run = Run.from_dict({query: dict(found) for query, found in strange.items()})
+    run = run.with_queries(QUERIES)
+    full: Rerank = rerank(Full(), index, depth=DEPTH, missing="skip")
+    done = cascade(full, index, Known(), CALIBRATION).cascade(run)
+    assert done.facts()["not re-ranked"] == {"documents not in the collection": 5}
+    for query in ("q00", "q04"):
+        ids, passage = done.run[query].ids, done.run[query].extra["passage"]
+        assert passage[ids.index("d998")] == -1 and ids.index("d998") >= DEPTH - 1
+    assert not done.run["q00"].extra["skipped"][done.run["q00"].ids.index("d998")]
+    monkeypatch.setattr(module, "CALIBRATED", 12)
+    assert cascade_and_calibrate(full, index, Known(), run).facts()["not re-ranked"] == {
+        "documents not in the collection": 5
+    }
+    with pytest.raises(InputError, match="'d998' of the run has no vector"):
+        cascade(replace(full, missing="raise"), index, Known(), CALIBRATION)(run)
+
+
+def test_facts_say_how_the_order_changed(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    full: Rerank = rerank(Full(), index, depth=DEPTH)
+    expected = full.rerank(RUN).facts()["order"]
+    everything = cascade(full, index, Known(), CALIBRATION, agreement=1.0).cascade(RUN)
+    assert everything.facts()["order"] == expected
+    monkeypatch.setattr(module, "CALIBRATED", 12)
+    joined = cascade_and_calibrate(full, index, Known(), RUN, agreement=1.0)
+    assert joined.facts()["order"] == expected
+    assert "not re-ranked" not in joined.facts()
 
 
 def test_of_several_passages_the_nearest_counts(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tamis.collection.base import Collection, Streamed
 from tamis.collection.store import open_store, write_store
 from tamis.errors import InputError
 from tamis.pipeline import passage_scores
+from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.library import library
 from tamis.pipeline.placing import below, interpolated
 from tamis.pipeline.rerank import Rerank, rerank
@@ -194,17 +195,49 @@ def test_a_query_without_text_keeps_its_order_and_scores() -> None:
         rerank(Words(), DOCUMENTS)(Run.from_dict({"q": {"a": 1.0}}))
 
 
+@dataclass
+class Broken(Words):
+    """Gives no number for a text about seven."""
+
+    value: float = np.nan
+
+    def score(self, pairs: Pairs) -> Scores:
+        scores = super().score(pairs)
+        bad = [n for n, (_, t) in enumerate(pairs.index) if "Seven" in pairs.texts[t]]
+        scores.values[bad] = self.value
+        return scores
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_score_that_is_no_number_is_named(value: float) -> None:
-    class Broken(Words):
-        def score(self, pairs: Pairs) -> Scores:
-            scores = super().score(pairs)
-            bad = [n for n, (_, t) in enumerate(pairs.index) if "Seven" in pairs.texts[t]]
-            scores.values[bad] = value
-            return scores
-
     with pytest.raises(InputError, match=r"passage 1 of document 'b' for query 'q1' is"):
-        rerank(Broken(), DOCUMENTS, passages="sentences:1:1")(RUN)
+        rerank(Broken(value=value), DOCUMENTS, passages="sentences:1:1")(RUN)
+
+
+def test_a_score_that_is_no_number_loses_nothing_else(tmp_path: Path) -> None:
+    whole = rerank(Words(), DOCUMENTS, passages="sentences:1:1")(RUN)
+    settings: dict[str, Any] = {"documents": DOCUMENTS, "passages": "sentences:1:1"}
+    done = rerank(Broken(), **settings, missing="skip").rerank(RUN)
+    # b stands in q1 and q2; f has no text
+    assert done.facts()["not re-ranked"] == {
+        "documents without text": 2,
+        "documents whose score is no number": 2,
+    }
+    for query in RUN:
+        kept = [pair for pair in whole[query] if pair[0] not in "bf"]
+        assert list(done.run[query])[: len(kept)] == kept
+    assert dict(zip(done.run["q1"].ids, done.run["q1"].extra["passage"].tolist(), strict=True)) == {
+        "a": 0, "e": 0, "d": 0, "c": 0, "b": -1, "f": -1,
+    }  # fmt: skip
+    with ScoreCache(tmp_path / "scores", "broken") as cache:
+        with pytest.raises(InputError, match="document .b. for query .q1."):
+            rerank(Broken(), **settings, cache=cache)(RUN)
+        good = len(cache)
+        assert good > 0
+        again = rerank(Broken(), **settings, cache=cache, missing="skip").rerank(RUN)
+        assert again.found.computed == 2, "only what was no number is asked for again"
+        assert len(cache) == good
+    assert again.run == done.run
 
 
 def test_odd_texts_are_scored() -> None:

@@ -93,7 +93,7 @@ def test_it_learns_and_writes_a_model(job: Job) -> None:
     high, low = score_texts(scorer, "a fish", [DOCUMENTS["drum1"].text, DOCUMENTS["fish1"].text])
     assert high > low
     (words,) = said
-    assert f"{done.history.step:,} steps (6 epochs of {LEARN.groups} units)" in words
+    assert f"{done.history.step:,} steps ({LEARN.groups} units, 6 epochs)" in words
     note = json.loads((job.out / "tamis.json").read_text())
     assert note["labels"]["gold"]["positive"] == int(LEARN.is_role("positive").sum())
     assert note["recipe"]["rate"] == 5e-3
@@ -290,7 +290,7 @@ def test_steps_are_fitted_to_the_time() -> None:
         pace.steps_within(15, none)
     told: Any = FakeLearner(100)
     assert pace.told(told, 0) == (
-        "100 steps (1 epochs of 400 units), about 4 texts a second: 4 min 20 s"
+        "100 steps (400 units, 1 epoch), about 4 texts a second: 4 min 20 s"
     )
 
 

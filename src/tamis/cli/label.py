@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say
-from tamis.cli.label_inputs import Given, open_given
 from tamis.cli.label_queries import (
     bm25,
     document_ids,
     end,
     first_stage,
     judgements,
+    open_to_label,
     queries_to_label,
     searchable,
 )
@@ -36,6 +36,7 @@ from tamis.cli.label_show import Show
 from tamis.cli.rerank import _check_output
 
 if TYPE_CHECKING:
+    from tamis.cli.label_inputs import Given
     from tamis.labels.examples import Examples
 
 app = typer.Typer(
@@ -102,7 +103,7 @@ def gold(
 
     count = how_many(negatives)
     _check_output(str(output), force)
-    given = open_given(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error)
     judged = judgements(given)
     asked = queries_to_label(given, run, judged.queries)
     found = first_stage(given, asked, run, depth, threads) if _needs_run(negatives_from) else None
@@ -178,7 +179,7 @@ def pseudo(
         )
     if not from_documents and (count or made_of or passages):
         raise typer.BadParameter("--count, --made-of and --passages are for --from-documents")
-    given = open_given(collection, index, queries, None, split, on_error)
+    given = open_to_label(collection, index, queries, None, split, on_error)
     if from_documents:
         made = _from_documents(
             given, count or 1000, made_of or "both", passages or "words:150", drawn, depth, seed,

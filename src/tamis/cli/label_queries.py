@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tamis.cli.common import say
-from tamis.cli.label_inputs import TEST, Given
+from tamis.cli.label_inputs import TEST, Given, open_given
 from tamis.cli.rerank import _read
 from tamis.errors import InputError
 
@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 
 SEARCHED = 2000
 """How many queries are searched between two signs of progress."""
+
+
+def open_to_label(
+    name: str,
+    index: Path | None,
+    queries: str | None,
+    qrels: list[str] | None,
+    split: str | None,
+    on_error: Literal["raise", "skip"],
+) -> Given:
+    """Open what is named; queries of a whole collection bring its judgements and splits along."""
+    from tamis.collection.look import look
+    from tamis.collection.opening import is_id
+
+    is_collection = queries is not None and (is_id(queries) or Path(queries).is_dir())
+    if is_collection and not is_id(name) and Path(name).is_dir() and look(name) == "index":
+        return open_given(str(queries), Path(name), None, qrels, split, on_error)
+    return open_given(name, index, queries, qrels, split, on_error)
 
 
 def split_to_label(given: Given) -> str | None:
@@ -49,12 +67,15 @@ def judgements(given: Given) -> Qrels:
 def queries_to_label(given: Given, run: str | None, judged: Ids | None = None) -> Queries:
     """The queries of the file that was named; else the collection's, or those of the run.
 
-    Of a collection's those of the split, or, where none was named, all that no test has.
+    Where a split was named, those that it has judged. Else all of a file's, and of a collection's
+    all that no test has.
     """
     import numpy as np
 
+    if judged is None and given.split is not None:
+        judged = given.judged().queries
     if given.queries is not None:
-        return given.queries
+        return given.queries if given.split is None else _among(given.queries, judged)
     known = given.collection.queries if given.collection else None
     if known is None or not len(known):
         if run is None:
@@ -63,12 +84,18 @@ def queries_to_label(given: Given, run: str | None, judged: Ids | None = None) -
                 hint="name a file of queries: --queries FILE; or none: --from-documents of pseudo",
             )
         return _read(run, given.skip).queries
-    if judged is None and given.split is not None:
-        judged = given.judged().queries
     if judged is not None:
-        return known.select(np.flatnonzero(known.ids.positions_in(judged) >= 0))
+        return _among(known, judged)
     split_to_label(given)  # an error where there is a choice
     return known.select(np.flatnonzero(known.ids.positions_in(given.test()) < 0))
+
+
+def _among(queries: Queries, judged: Ids | None) -> Queries:
+    """Those of the queries that were judged."""
+    import numpy as np
+
+    wanted = queries.ids if judged is None else judged
+    return queries.select(np.flatnonzero(queries.ids.positions_in(wanted) >= 0))
 
 
 def searchable(given: Given) -> Index:

@@ -41,7 +41,8 @@ def finish(
     from tamis.labels import write_examples
 
     facts = {**made.facts, **{name: value for name, value in told.items() if value}}
-    facts["counts"] = facts.pop("counts", {})
+    for last in ("tamis", "counts"):
+        facts[last] = facts.pop(last, {})
     made = replace(made, facts=facts)
     groups = some_groups(made, documents, shown) if shown else []
     write_examples(made, output, force=force)

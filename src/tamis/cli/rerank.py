@@ -215,22 +215,6 @@ def _check_output(output: str, force: bool) -> None:
         raise OutputError(f"there is no folder {path.parent}", hint="make it first")
 
 
-def _documents(
-    name: str, format: str | None, columns: Columns, skip: bool
-) -> tuple[Iterable[Document], Queries | None]:
-    """The documents of a collection or an index, and the queries that came with them."""
-    from tamis.collection.look import look
-    from tamis.collection.opening import is_id, open_collection
-    from tamis.search import Index
-
-    if not is_id(name) and format is None and Path(name).is_dir() and look(name) == "index":
-        return Index.open(name), None
-    opened = open_collection(
-        name, format=format, columns=columns, on_error="skip" if skip else "raise"
-    )
-    return opened.documents, opened.queries
-
-
 def _read(run: str, skip: bool) -> Run:
     from tamis.collection.base import Faults
     from tamis.collection.notes import counted
@@ -242,26 +226,6 @@ def _read(run: str, skip: bool) -> Run:
     if faults.count:
         say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
     return read
-
-
-def _with_texts(run: Run, file: str | None, known: Queries | None, skip: bool) -> Run:
-    """The run with its queries' texts: of a file, else its own, else the collection's."""
-    from tamis.collection.opening import read_queries
-    from tamis.types import Queries, Query
-
-    if file is not None:
-        known = read_queries(file)
-    elif run.queries.texts is not None:
-        return run
-    if known is None or not len(known):
-        raise InputError(
-            "neither the run nor the collection has the queries' texts",
-            hint="name a file of queries: --queries FILE",
-        )
-    if skip:
-        strangers = [Query(name, "") for name in run.queries.ids if name not in known]
-        known = Queries.of([*known, *strangers])
-    return run.with_queries(known)
 
 
 def _beside(output: str) -> Path | None:

@@ -26,6 +26,8 @@ class Faults:
     skip: bool = False
     count: int = 0
     first: list[LineError] = field(default_factory=list)
+    keep_empty: bool = False
+    """Whether a document without text and title is none, but handed on."""
 
     def meet(self, error: LineError) -> None:
         """Raise the error, or count it and keep the first few to show."""

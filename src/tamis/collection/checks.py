@@ -93,10 +93,14 @@ class Checks:
         self._seen = SeenIds()
 
     def documents(self, path: Path, rows: Iterable[tuple[int, Document]]) -> Iterator[Document]:
-        """The documents of a file whose id is theirs alone and that hold something."""
+        """The documents of a file whose id is theirs alone and that hold something.
+
+        Faults that keep empty documents let those pass that hold nothing.
+        """
         is_new = self._seen.is_new
         for line, document in rows:
-            if is_blank(document.text) and is_blank(document.title):
+            empty = is_blank(document.text) and is_blank(document.title)
+            if empty and not self.faults.keep_empty:
                 self._meet(path, line, f"document {document.id!r} is empty", "give it a text")
             elif is_blank(document.id):
                 self._meet(path, line, "the document's id is empty", "give it an id of its own")

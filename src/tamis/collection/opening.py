@@ -33,13 +33,14 @@ def open_collection(
     queries: str | Path | None = None,
     qrels: Mapping[str, str | Path] | None = None,
     on_error: Literal["raise", "skip"] = "raise",
+    keep_empty: bool = False,
 ) -> Collection:
     """A collection from a file, a folder, `tamis:pydocs` or `ir_datasets:ID`.
 
     The format is found by looking inside unless it is given. `queries` and `qrels` (a file a
     split) stand in for what the collection has of its own. Documents are read, and checked, each
     time they are gone through; with `on_error="skip"` bad lines are counted in `.faults` instead
-    of raised, each once.
+    of raised, each once. A document without text and title is a bad line, unless `keep_empty`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -48,7 +49,7 @@ def open_collection(
     ...     [document.text for document in open_collection(file).documents]
     ['Sieves sort grain.']
     """
-    faults = FaultsOnce(skip=on_error == "skip")
+    faults = FaultsOnce(skip=on_error == "skip", keep_empty=keep_empty)
     collection = _open(path_or_id, _Request(format, columns or Columns(), faults))
     if queries is not None:
         collection = _with_queries(collection, queries)

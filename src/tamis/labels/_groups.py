@@ -11,6 +11,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis import __version__
+from tamis.errors import InputError
 from tamis.labels.examples import KINDS, ROLES, SOURCES, TO_THE_END, Examples, Role, Source
 from tamis.types import Ids, Passage, Queries
 
@@ -106,6 +107,8 @@ def _renumbered(numbers: Ints) -> tuple[Ints, Ints]:
 
 def generator(seed: int, name: str) -> np.random.Generator:
     """Random numbers for one query, the same whatever else is labelled beside it."""
+    if seed < 0:
+        raise InputError(f"a seed of {seed} is none", hint="it is 0 or more")
     return np.random.default_rng([seed, xxhash.xxh3_64_intdigest(name.encode())])
 
 
@@ -124,5 +127,5 @@ def sample_queries(examples: Examples, count: int, *, seed: int = 0) -> Examples
     used = np.unique(examples.query)
     if count >= len(used):
         return examples
-    chosen = np.random.default_rng(seed).permutation(used)[:count]
+    chosen = generator(seed, "queries").permutation(used)[:count]
     return recounted(examples.select(np.isin(examples.query, chosen)))

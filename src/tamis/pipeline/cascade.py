@@ -9,8 +9,9 @@ in which it was expected, and the run says which documents those are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tamis.pipeline.cascade_model import Calibration, Candidates, chances, fit
 from tamis.pipeline.cascade_vectors import StoredVectors, VectorSource
 from tamis.pipeline.placing import below
 from tamis.pipeline.rerank import Rerank
-from tamis.pipeline.reranked import Found
+from tamis.pipeline.reranked import Found, changes, rows_before
 from tamis.search import Index
 from tamis.types import Encoder, Run, Spec, Stage, join_runs
 
@@ -41,8 +42,11 @@ class Cascaded:
     """A run re-ranked in part, and how many of each query's top k are expected to be missed."""
 
     run: Run
+    before: Run
     missed: NDArray[np.float64]
     spec: Spec
+    not_scored: Mapping[str, int] = field(default_factory=dict)
+    """How many documents and queries could not be scored, by reason."""
 
     def facts(self) -> dict[str, Any]:
         """What there is to tell, by section and name."""
@@ -58,6 +62,8 @@ class Cascaded:
             "queries of which some were skipped": _queries_with(self.run, skipped),
             "tokens cut": int(self.run.extra["cut"].sum()),
             f"expected agreement of the top {k}": round(found, 3),
+            **({"not re-ranked": dict(self.not_scored)} if self.not_scored else {}),
+            "order": changes(self.before, self.run, rows_before(self.before, self.run)),
         }
 
 
@@ -109,7 +115,8 @@ class Cascade(Stage):
                 found.enter(self.full, run, rows)
         missed = np.zeros(len(run))
         np.add.at(missed, np.repeat(np.arange(len(run)), run.sizes()), found.chance)
-        return Cascaded(found.placed(run), missed, self.spec())
+        found.left.update(_left_out(self.full, run, found.candidate))
+        return Cascaded(found.placed(run), run, missed, self.spec(), dict(found.left))
 
     def _next(self, rows: Rows, candidates: Candidates, found: _Found) -> Rows:
         """Which documents of a query are to be scored now; none when enough are."""
@@ -141,6 +148,8 @@ class _Found:
     expected: NDArray[np.float32]
     chance: NDArray[np.float64]
     """How likely a row that was not scored would have been among the best."""
+    left: Counter[str] = field(default_factory=Counter)
+    """What could not be scored, by reason."""
 
     @classmethod
     def of(cls, run: Run) -> _Found:
@@ -155,6 +164,7 @@ class _Found:
         made = full.rerank(_part(run, rows)).found
         self.score[rows], self.passage[rows], self.cut[rows] = made.score, made.passage, made.cut
         self.tried[rows], self.chance[rows] = True, 0.0
+        self.left.update(made.not_scored().get("not re-ranked", {}))
 
     def placed(self, run: Run) -> Run:
         """The run with what was scored first, then what was skipped, then what lay too deep."""
@@ -229,7 +239,8 @@ def cascade_and_calibrate(
     if len(run) < 2 * CALIBRATED:
         raise InputError(
             f"{len(run)} queries are too few to calibrate a cascade on {CALIBRATED} of them",
-            hint="re-rank fully, or calibrate on other queries: tamis.pipeline.cascade.calibrate",
+            hint="re-rank fully, or calibrate on a run of other queries: --calibrate RUN, or "
+            "tamis.pipeline.cascade.calibrate",
         )
     _check_stage(full)
     chosen = np.unique(np.linspace(0, len(run) - 1, CALIBRATED).astype(np.int64))
@@ -242,7 +253,8 @@ def cascade_and_calibrate(
     missed[rest] = done.missed
     nothing = np.zeros(len(whole.run.doc), bool)
     joined = join_runs([whole.run.with_extra(skipped=nothing), done.run])
-    return Cascaded(joined, missed, stage.spec())
+    left = Counter(done.not_scored) + Counter(whole.found.not_scored().get("not re-ranked", {}))
+    return Cascaded(joined, run, missed, stage.spec(), dict(left))
 
 
 def _candidates(
@@ -259,8 +271,21 @@ def _candidates(
     encoded = vectors.queries([texts[number] for number in asked]) if asked else ()
     for number, query in zip(asked, encoded, strict=True):
         rows = run.offsets[number] + np.arange(min(int(sizes[number]), full.depth))
+        if full.missing == "skip":
+            rows = rows[vectors.has(run.docs.take(run.doc[rows]))]
         documents = vectors.documents(query, run.docs.take(run.doc[rows]))
         yield rows, Candidates.of(run.score[rows].astype(np.float64), query, documents)
+
+
+def _left_out(full: Rerank, run: Run, candidate: NDArray[np.bool_]) -> Counter[str]:
+    """How many documents have no vector and how many queries no text, where there are any."""
+    asked = np.array([bool(text.strip()) for text in run.queries.texts or ()], bool)
+    wanted = (run.ranks() <= full.depth) & np.repeat(asked, run.sizes())
+    counts = {
+        "documents not in the collection": int((wanted & ~candidate).sum()),
+        "queries without text": int((~asked & (run.sizes() > 0)).sum()),
+    }
+    return Counter({name: count for name, count in counts.items() if count})
 
 
 def _part(run: Run, rows: Rows) -> Run:

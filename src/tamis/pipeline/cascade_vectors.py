@@ -28,6 +28,9 @@ class VectorSource(Protocol):
     def documents(self, query: NDArray[Any], ids: list[str]) -> Rows:
         """A row a document, in the order of the ids; of several passages the query's nearest."""
 
+    def has(self, ids: list[str]) -> NDArray[np.bool_]:
+        """Which of these documents have vectors."""
+
     def spec(self) -> Spec:
         """Plain JSON that says whose vectors these are."""
 
@@ -53,15 +56,14 @@ class StoredVectors:
 
     def documents(self, query: NDArray[Any], ids: list[str]) -> Rows:
         """See `VectorSource.documents`."""
-        table, place = Ids.numbering(ids)
-        numbers = table.positions_in(self.snapshot.ids)[place]
-        segment_of, document_of = self.snapshot.places
-        segments = np.append(segment_of, np.int32(-1))[numbers]
+        segments, numbers = self._places(ids)
+        document_of = self.snapshot.places[1]
         if (segments < 0).any():
             missing = ids[int(np.flatnonzero(segments < 0)[0])]
             raise InputError(
                 f"document {missing!r} of the run has no vector in {self.index.path}",
-                hint="is it the index that was searched?",
+                hint="is it the index that was searched? --on-error skip (missing='skip') leaves "
+                "such documents below",
             )
         found = np.empty((len(ids), query.shape[-1]), np.float32)
         for segment in np.unique(segments).tolist():
@@ -70,6 +72,16 @@ class StoredVectors:
             assert vectors is not None
             found[here] = _nearest(vectors, query, document_of[numbers[here]])
         return found
+
+    def has(self, ids: list[str]) -> NDArray[np.bool_]:
+        """See `VectorSource.has`."""
+        return self._places(ids)[0] >= 0
+
+    def _places(self, ids: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The segment of each document, -1 where there is none, and its number in the index."""
+        table, place = Ids.numbering(ids)
+        numbers = table.positions_in(self.snapshot.ids)[place]
+        return np.append(self.snapshot.places[0], np.int32(-1))[numbers], numbers
 
     def spec(self) -> Spec:
         """See `VectorSource.spec`."""

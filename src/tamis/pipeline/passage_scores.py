@@ -42,6 +42,26 @@ class PassageScores:
     """How many words of each document are in no passage, where the spec samples."""
     computed: int
     """How many distinct pairs were scored now rather than found in the cache."""
+    refused: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Rows that are left out, since the score of a passage of theirs is no number."""
+
+    def without_refused(self) -> PassageScores:
+        """The same without the documents of which some score is no number."""
+        sizes = np.diff(self.offsets)
+        document = np.repeat(np.arange(len(sizes)), sizes)
+        good = np.ones(len(sizes), bool)
+        good[document[~np.isfinite(self.values)]] = False
+        kept = good[document]
+        return PassageScores(
+            self.rows[good],
+            np.concatenate([[0], np.cumsum(sizes[good])]),
+            self.numbers[kept],
+            self.values[kept],
+            self.cut[kept],
+            self.left_out[good],
+            self.computed,
+            self.rows[~good],
+        )
 
 
 @dataclass
@@ -72,6 +92,8 @@ class PassageScorer:
     library: Library
     cache: ScoreCache | None = None
     seed: int = 0
+    skip: bool = False
+    """Whether a document with a score that is no number is left out, not an error."""
 
     def score(self, run: Run, rows: NDArray[np.int64]) -> Iterator[PassageScores]:
         """Score the documents of these rows (ascending), chunk by chunk."""
@@ -114,7 +136,7 @@ class PassageScorer:
         index = np.stack(np.divmod(distinct, max(len(chunk.texts), 1)), 1).astype(np.int32)
         pairs = Pairs([texts[n] for n in asked.tolist()], list(chunk.texts), index)
         scores, computed = self._scores(pairs, first, run, chunk)
-        return PassageScores(
+        found = PassageScores(
             np.array(chunk.rows, np.int64),
             offsets,
             np.array(chunk.numbers, np.int32),
@@ -123,6 +145,7 @@ class PassageScorer:
             np.array(chunk.left_out, np.int64),
             computed,
         )
+        return found.without_refused() if self.skip else found
 
     def _scores(
         self, pairs: Pairs, passage: NDArray[np.int64], run: Run, chunk: _Chunk
@@ -132,24 +155,31 @@ class PassageScorer:
         `passage` is the place of each pair's passage in the chunk, or of the first of several.
         """
         if self.cache is None:
-            scores = self.scorer.score(pairs)
+            scores, new = _scored(self.scorer, pairs), np.arange(len(pairs))
+        else:
+            keys = self.cache.keys(pairs)
+            scores, known = self.cache.find(keys)
+            new = np.flatnonzero(~known)
+            if len(new):
+                found = _scored(self.scorer, Pairs(pairs.queries, pairs.texts, pairs.index[new]))
+                good = np.isfinite(found.values)
+                self.cache.add(keys[new[good]], Scores(found.values[good], found.cut[good]))
+                scores.values[new], scores.cut[new] = found.values, found.cut
+        if not self.skip:
             _check(scores, passage, run, chunk)
-            return scores, len(pairs)
-        keys = self.cache.keys(pairs)
-        scores, known = self.cache.find(keys)
-        new = np.flatnonzero(~known)
-        if len(new):
-            found = self.scorer.score(Pairs(pairs.queries, pairs.texts, pairs.index[new]))
-            _check(found, passage[new], run, chunk)
-            self.cache.add(keys[new], found)
-            scores.values[new], scores.cut[new] = found.values, found.cut
         return scores, len(new)
+
+
+def _scored(scorer: Scorer, pairs: Pairs) -> Scores:
+    """What a scorer says of pairs: a score each."""
+    scores = scorer.score(pairs)
+    if len(scores.values) != len(pairs):
+        raise InputError(f"{len(pairs)} pairs but {len(scores.values)} scores of the scorer")
+    return scores
 
 
 def _check(scores: Scores, passage: NDArray[np.int64], run: Run, chunk: _Chunk) -> None:
     """Refuse a score that is no number, and say whose it is."""
-    if len(scores.values) != len(passage):
-        raise InputError(f"{len(passage)} pairs but {len(scores.values)} scores of the scorer")
     bad = np.flatnonzero(~np.isfinite(scores.values))
     if not len(bad):
         return
@@ -159,7 +189,8 @@ def _check(scores: Scores, passage: NDArray[np.int64], run: Run, chunk: _Chunk) 
     raise InputError(
         f"the score of passage {chunk.numbers[place]} of document {document!r} for query {query!r} "
         f"is {scores.values[bad[0]]}",
-        hint="the model is broken, or this text breaks it: score it alone to see",
+        hint="the model is broken, or this text breaks it: score it alone to see; "
+        "--on-error skip (missing='skip') leaves it below",
     )
 
 

@@ -2,7 +2,7 @@
 
 What is re-ranked stands first, by its new score. Everything else keeps its order below: what lies
 deeper than `depth`, what the time did not suffice for, and what could not be scored (a document
-without a text, or one that is not there and skipping was asked for). Its scores are the lowest
+without a text, or, where skipping was asked for, one that is not there or whose score is no number). Its scores are the lowest
 new score less 1, 2, 3 and so on. A query of which nothing is re-ranked keeps its scores.
 """
 
@@ -148,7 +148,11 @@ class Rerank(Stage):
         wanted = run.docs.select(np.unique(run.doc[rows]))
         with library(self.documents, wanted) as opened:
             rows = self._to_score(run, rows, opened, found)
-            yield PassageScorer(self.scorer, self.passages, opened, self.cache, self.seed), rows
+            skip = self.missing == "skip"
+            yield (
+                PassageScorer(self.scorer, self.passages, opened, self.cache, self.seed, skip),
+                rows,
+            )
 
     def _to_score(self, run: Run, rows: Rows, opened: Library, found: Found) -> Rows:
         """Those of the rows whose query has a text and whose document is there."""
@@ -228,8 +232,8 @@ def rerank(
     each is scored, and `aggregate` makes one score of them. With `interpolate` w, the score is
     w times the re-ranker's and 1 - w times the first stage's, both put on 0 to 1 over the
     re-ranked documents of the query. Scores are kept in `cache`. With `latency`, in seconds,
-    each query is re-ranked as deep as that allows. A document of the run that is `missing` is an
-    error, or is left below. `model` is what the spec calls the scorer; `seed` draws passages
+    each query is re-ranked as deep as that allows. A document of the run that is `missing`, or
+    whose score is no number, is an error, or is left below. `model` is what the spec calls the scorer; `seed` draws passages
     where the spec samples them.
 
     The run has three columns more: `first`, the score before; `passage`, the number of the

@@ -32,6 +32,8 @@ class Found:
     pairs: int = 0
     absent: int = 0
     empty_queries: int = 0
+    refused: int = 0
+    """How many documents have a score that is no number."""
 
     @classmethod
     def of(cls, rows: int) -> Found:
@@ -48,9 +50,21 @@ class Found:
         np.add.at(self.cut, row, part.cut)
         np.add.at(self.cut_passages, row, part.cut > 0)
         self.left_out[part.rows] = part.left_out
-        self.rows += len(part.rows)
+        self.rows += len(part.rows) + len(part.refused)
+        self.refused += len(part.refused)
         self.computed += part.computed
         self.pairs += len(part.values)
+
+    def not_scored(self) -> dict[str, dict[str, int]]:
+        """What kept its order because it could not be scored; nothing where nothing did."""
+        counts = {
+            "documents without text": int((self.passages == 0).sum()),
+            "documents not in the collection": self.absent,
+            "documents whose score is no number": self.refused,
+            "queries without text": self.empty_queries,
+        }
+        left = {name: count for name, count in counts.items() if count}
+        return {"not re-ranked": left} if left else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +90,7 @@ class Reranked:
         return {
             "how": {name: value for name, value in self.spec.items() if name not in unsaid},
             "scored": self._scored(),
-            **self._not_scored(),
+            **self.found.not_scored(),
             "order": self.changes(),
         }
 
@@ -100,35 +114,46 @@ class Reranked:
             facts["queries that took longer"] = int((taken > self.spec["latency"]).sum())
         return facts
 
-    def _not_scored(self) -> dict[str, Any]:
-        """What kept its order because it could not be scored; nothing where nothing did."""
-        counts = {
-            "documents without text": int((self.found.passages == 0).sum()),
-            "documents not in the collection": self.found.absent,
-            "queries without text": self.found.empty_queries,
-        }
-        left = {name: count for name, count in counts.items() if count}
-        return {"not re-ranked": left} if left else {}
-
     def changes(self) -> dict[str, float]:
         """How the order changed, over queries that have documents."""
-        asked = int((self.run.sizes() > 0).sum())
-        if not asked:
-            return {}
-        old, new = self.before.ranks()[self.row], self.run.ranks()
-        first, top = new == 1, new <= FIRST
-        before = _part(self.before, self.found.passage >= 0)
-        tau = agree(before, _part(self.run, self.run.extra["passage"] >= 0)).means()["tau"]
-        changes = {
-            "queries with another first document": int((old[first] != 1).sum()),
-            "mean rank before of the first now": _short(float(old[first].mean())),
-            f"mean number new in the first {FIRST}": _short(
-                float((old[top] > FIRST).sum()) / asked
-            ),
-        }
-        if tau == tau:
-            changes["Kendall's tau of the re-ranked"] = round(tau, 3)
-        return changes
+        return changes(self.before, self.run, self.row)
+
+
+def changes(before: Run, after: Run, row: NDArray[np.int64]) -> dict[str, float]:
+    """How the order changed, over queries that have documents; `row` is where each row was."""
+    asked = int((after.sizes() > 0).sum())
+    if not asked:
+        return {}
+    old, new = before.ranks()[row], after.ranks()
+    first, top = new == 1, new <= FIRST
+    scored = after.extra["passage"] >= 0
+    was = np.zeros(len(scored), bool)
+    was[row] = scored
+    tau = agree(_part(before, was), _part(after, scored)).means()["tau"]
+    found = {
+        "queries with another first document": int((old[first] != 1).sum()),
+        "mean rank before of the first now": _short(float(old[first].mean())),
+        f"mean number new in the first {FIRST}": _short(float((old[top] > FIRST).sum()) / asked),
+    }
+    if tau == tau:
+        found["Kendall's tau of the re-ranked"] = round(tau, 3)
+    return found
+
+
+def rows_before(before: Run, after: Run) -> NDArray[np.int64]:
+    """The row that each row of a run had in another with the same queries and documents.
+
+    >>> first = Run.from_dict({"q": {"a": 3.0, "b": 2.0}, "r": {"b": 1.0}})
+    >>> second = Run.from_dict({"q": {"a": 0.0, "b": 2.0}, "r": {"b": 1.0}})
+    >>> rows_before(first, second).tolist()
+    [1, 0, 2]
+    """
+    query = after.queries.ids.positions_in(before.queries.ids)
+    place = np.repeat(query, after.sizes()), after.docs.positions_in(before.docs)[after.doc]
+    was = np.repeat(np.arange(len(before)), before.sizes()), before.doc
+    row = np.empty(len(after.doc), np.int64)
+    row[np.lexsort(place[::-1])] = np.lexsort(was[::-1])
+    return row
 
 
 def _part(run: Run, rows: NDArray[np.bool_]) -> Run:

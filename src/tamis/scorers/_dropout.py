@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis._jit import jit
 from tamis.errors import require
 from tamis.scorers.weights import Tensor
 
@@ -57,15 +56,7 @@ def _dropped(values: Tensor, share: float, generator: Any) -> Tensor:
 def _factors(count: int, share: float, generator: np.random.Generator) -> NDArray[np.float32]:
     """Zero for about this share of so many values, and for the others what keeps their mean."""
     words = generator.integers(0, 2**64 - 1, -(-count // 4), np.uint64, endpoint=True)
-    factors = np.empty(count, np.float32)
     lowest = round(share * STEPS)
-    _choose(words.view(np.uint16), np.uint16(lowest), np.float32(STEPS / (STEPS - lowest)), factors)
+    kept = words.view(np.uint16)[:count] >= lowest
+    factors: NDArray[np.float32] = np.multiply(kept, STEPS / (STEPS - lowest), dtype=np.float32)
     return factors
-
-
-@jit
-def _choose(
-    numbers: NDArray[np.uint16], lowest: int, factor: float, factors: NDArray[np.float32]
-) -> None:
-    for place in range(len(factors)):
-        factors[place] = factor if numbers[place] >= lowest else np.float32(0)

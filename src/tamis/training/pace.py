@@ -69,9 +69,10 @@ class Pace:
         whole = self.total(learner.steps, learner.every)
         left = whole - self.total(done, learner.every) if done else whole
         texts = sum(map(len, learner.batch(0))) / self.step
+        epochs = learner.steps / learner.counts["steps"]
         said = (
-            f"{learner.steps:,} steps ({learner.steps / learner.counts['steps']:.3g} epochs of "
-            f"{learner.counts['units']:,} units), about {texts:.0f} texts a second: "
+            f"{learner.steps:,} steps ({learner.counts['units']:,} units, {epochs:.3g} "
+            f"{'epoch' if epochs == 1 else 'epochs'}), about {texts:.0f} texts a second: "
             f"{duration(left)}"
         )
         return f"{said} left after step {done:,}" if done else said

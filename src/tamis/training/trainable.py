@@ -45,8 +45,8 @@ class Trainable(Protocol):
 
     def __call__(self, sequences: Sequence[Tokenised], generator: Any = None) -> Tensor:
         """A row of scores a sequence: the outputs of a cross-encoder; the logits of two words,
-        relevant first, or of the whole vocabulary. Dropout draws from the generator, else from one that torch's own
-        seeds.
+        relevant first, or of the whole vocabulary. Dropout draws from the generator, else from one
+        that torch's own seeds.
         """
 
     def scorer(self, *, threads: int | None = None) -> Scorer:

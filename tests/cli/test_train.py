@@ -1,0 +1,104 @@
+"""`tamis train` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+
+from tamis.cli.app import run
+from tamis.cli.train import seconds
+
+pytest.importorskip("accelerate", reason="accelerate is not installed")
+TOPICS = ["sieve", "drum", "net", "grain", "flour", "fish"]
+TRAIN = ["train", "gold.parquet", "-c", "collection", "--base", "base", "-o", "model"]
+SHORT = [
+    "--recipe", "monobert-pairwise", "--set", "epochs=1", "--set", "max_length=24",
+    "--set", "rate=1e-3", "--set", "document_tokens=none", "--threads", "1",
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_cross_encoder: Path) -> Path:
+    """A collection of 24 documents and 24 queries, all judged, with examples."""
+    monkeypatch.chdir(tmp_path)
+    Path("collection/qrels").mkdir(parents=True)
+    Path("base").symlink_to(tiny_cross_encoder)
+    texts = {f"{a}-{b}": f"the {a} {b}" for a in TOPICS for b in TOPICS if a != b}
+    corpus = [json.dumps({"_id": name, "text": text}) for name, text in texts.items()]
+    asked = [json.dumps({"_id": f"q{name}", "text": f"a {text}"}) for name, text in texts.items()]
+    Path("collection/corpus.jsonl").write_text("\n".join(corpus) + "\n")
+    Path("collection/queries.jsonl").write_text("\n".join(asked) + "\n")
+    rows = [f"q{name}\t{name}\t1" for name in texts]
+    Path("collection/qrels/train.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n" + "\n".join(rows) + "\n"
+    )
+    assert run(["index", "collection", "-o", "index"]) == 0
+    label = ["label", "gold", "-c", "collection", "--index", "index", "--split", "train"]
+    assert run([*label, "--depth", "8", "-o", "gold.parquet"]) == 0
+    return tmp_path
+
+
+def test_a_model_is_trained_told_about_and_used(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert run([*TRAIN, *SHORT]) == 0
+    printed = capsys.readouterr()
+    assert "2 steps (26 units, 1 epoch)" in printed.err
+    assert "RR on queries held out" in printed.out
+    assert run(["info", "model"]) == 0
+    assert "monobert-pairwise" in capsys.readouterr().out
+    assert run(["search", "index", "collection/queries.jsonl", "-o", "bm25.trec"]) == 0
+    given = ["-c", "collection", "--model", "model", "-o", "out.trec", "--depth", "3"]
+    assert run(["rerank", "bm25.trec", *given]) == 0
+    assert run([*TRAIN, *SHORT]) == 1
+    assert "model exists already" in capsys.readouterr().err
+
+
+def test_time_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run([*TRAIN, *SHORT, "--max-time", "10m", "--json", "--no-validation"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert found["steps"] == {"taken": 2, "kept after": 2}
+    assert "nothing is held out" in printed.err
+
+
+def test_what_cannot_be_is_refused_in_two_lines(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(code: int, *arguments: str) -> str:
+        capsys.readouterr()
+        assert run(list(arguments)) == code
+        return capsys.readouterr().err
+
+    assert "did you mean" in fails(1, *TRAIN, "--recipe", "monobert-pairwize")
+    assert "there is no setting 'rates'" in fails(1, *TRAIN, *SHORT, "--set", "rates=1")
+    assert "is not NAME=VALUE" in fails(2, *TRAIN, *SHORT, "--set", "rate")
+    assert "no length of time" in fails(2, *TRAIN, *SHORT, "--max-time", "soon")
+    same = ["--validate", "gold.parquet"]
+    assert "both learnt from and validated on" in fails(1, *TRAIN, *SHORT, *same)
+    assert "is no Parquet file" in fails(1, "train", "collection/corpus.jsonl", *TRAIN[2:], *SHORT)
+    Path("other.jsonl").write_text('{"_id": "x", "text": "y"}\n')
+    other = ["train", "gold.parquet", "-c", "other.jsonl", "--base", "base", "-o", "model"]
+    queries = ["--queries", "collection/queries.jsonl"]
+    assert "is not in the collection" in fails(1, *other, *SHORT, *queries)
+    assert "of the examples is not in the collection" in fails(1, *other, *SHORT)
+    assert "does not go with the sampler" in fails(1, *TRAIN, *SHORT, "--set", "loss=bce")
+
+
+def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "--recipes"]) == 0
+    printed = capsys.readouterr()
+    assert "monobert-pairwise-small" in printed.out
+    assert "infuse: infuse-scores, then infuse-gold" in printed.err
+
+
+def test_a_length_of_time() -> None:
+    assert seconds("1h30m") == 5400
+    for text in ("", "20", "m20", "20m!", "-5m", "0s"):
+        with pytest.raises(typer.BadParameter):
+            seconds(text)
