@@ -12,6 +12,7 @@ import pytest
 from tamis import read_run
 from tamis.cli.app import run
 from tamis.cli.rerank import seconds
+from tamis.collection.runs import read_spec
 from tamis.models import open_ranker
 from tamis.pipeline import passage_scores
 from tamis.scorers.cross_encoder import CrossEncoder
@@ -204,6 +205,65 @@ def test_what_lacks_is_named_or_skipped(folder: Path, capsys: pytest.CaptureFixt
     assert read_run("out.trec")["q1"].ids[-1] == "gone"
 
 
+def test_an_empty_query_of_a_file_is_left_as_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("asked.tsv").write_text("q1\tdrum sieve\nq2\t \n")
+    assert run([*RERANK, "--model", "model", "-o", "a.trec", "--queries", "asked.tsv"]) == 1
+    assert "query 'q2' is empty" in capsys.readouterr().err
+    arguments = ["-o", "out.trec", "--queries", "asked.tsv", "--on-error", "skip"]
+    found = facts(capsys, *arguments)
+    assert found["not re-ranked"] == {"queries without text": 1}
+    assert dict(read_run("out.trec")["q2"]) == {"d4": 9, "d2": 8}
+    assert run([*RERANK, "--model", "model", "--force", *arguments]) == 0
+    assert "1 bad line skipped, first: asked.tsv:2: query 'q2' is empty" in capsys.readouterr().err
+
+
+def test_an_empty_document_does_not_lose_the_rest(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("collection/corpus.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": "d5", "title": "", "text": " "}) + "\n")
+    with Path("run.trec").open("a") as file:
+        file.write("q1 Q0 d5 1 9 bm25\n")
+    found = facts(capsys, "-o", "out.trec")
+    assert found["not re-ranked"] == {"documents without text": 1}
+    assert found["scored"]["pairs"]["scored"] == 6
+    assert read_run("out.trec")["q1"].ids[-1] == "d5"
+    assert run(["index", "collection", "-o", "strict"]) == 1
+    assert "document 'd5' is empty" in capsys.readouterr().err
+
+
+def test_bad_lines_of_the_collection_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("collection/corpus.jsonl").open("a") as file:
+        file.write("{broken\n")
+    arguments = [*RERANK, "--model", "model", "-o", "out.trec"]
+    assert run(arguments) == 1
+    capsys.readouterr()
+    assert run([*arguments, "--on-error", "skip"]) == 0
+    told = capsys.readouterr().err
+    assert "warning: 1 bad line skipped, first: collection/corpus.jsonl:5: " in told
+
+
+def test_a_run_says_how_it_was_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts(capsys, "-o", "out.parquet", "--passages", "sentences:2:1", "--seed", "3", "--depth", "5")
+    assert read_spec("out.parquet") == {
+        "stage": "rerank", "model": "model", "passages": "sentences:2:1",
+        "sentences": "tamis-rules 1", "aggregate": "max", "depth": 5, "missing": "raise", "seed": 3,
+    }  # fmt: skip
+    assert run(["convert", "out.parquet", "copy.parquet"]) == 0
+    assert read_spec("copy.parquet") == read_spec("out.parquet")
+    assert run(["convert", "copy.parquet", "copy.trec"]) == 0
+    assert "no place for it: how the run was made" in capsys.readouterr().err
+    assert read_spec("copy.trec") is None
+    assert run(["info", "out.parquet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["made by"]["sentences"] == "tamis-rules 1"
+    assert run(["info", "out.parquet"]) == 0
+    assert "sentences:2:1" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -219,8 +279,11 @@ def test_what_lacks_is_named_or_skipped(folder: Path, capsys: pytest.CaptureFixt
         (["--model", "model", "-o", "out", "--passages", "pages"], 1, "not a way to split"),
         (["--model", "model", "-o", "out", "--interpolate", "2"], 2, "interpolate"),
         (["--model", "model", "-o", "-", "--json"], 2, "--json prints on stdout"),
-        (["--model", "model", "-o", "out", "--cache", "run.trec"], 1, "not a file of scores"),
+        (["--model", "model", "-o", "out", "--cache", "qrels.txt"], 1, "not a file of scores"),
         (["--model", "model", "-o", "out", "--cache", "x", "--no-cache"], 2, "--cache goes"),
+        (["--model", "model", "-o", "out", "--cache", "out"], 2, "--cache out is the output"),
+        (["--model", "model", "-o", "out", "--cache", "./run.trec"], 2, "run.trec is the run"),
+        (["--model", "model", "-o", "out", "--calibrate", "run.trec"], 2, "is for --agreement"),
     ],
 )
 def test_misuse(

@@ -230,7 +230,7 @@ def test_a_score_that_is_no_number_loses_nothing_else(tmp_path: Path) -> None:
         "a": 0, "e": 0, "d": 0, "c": 0, "b": -1, "f": -1,
     }  # fmt: skip
     with ScoreCache(tmp_path / "scores", "broken") as cache:
-        with pytest.raises(InputError, match="document .b. for query .q1."):
+        with pytest.raises(InputError, match="document 'b' for query 'q1'"):
             rerank(Broken(), **settings, cache=cache)(RUN)
         good = len(cache)
         assert good > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -65,3 +67,19 @@ def test_of_few_queries_none_is_held_out() -> None:
     rows = [(f"q{n}", "d", 1.0, "positive") for n in range(19)]
     examples = Examples.of_rows(rows, source="gold")  # type: ignore[arg-type]
     assert hold_out(examples, 0) == (examples, None)
+
+
+def test_of_long_lists_the_positives_and_some_others_are_ranked() -> None:
+    rows = [
+        (f"q{q:02}", f"d{n}", float(n > 47), "positive" if n > 47 else "pool")
+        for q in range(30)
+        for n in range(50)
+    ]
+    examples = Examples.of_rows(rows, source="gold")  # type: ignore[arg-type]
+    learn, held = hold_out(examples, 0)
+    assert held is not None
+    assert len(learn) == 27 * 50
+    assert np.diff(held.offsets).tolist() == [20] * 3
+    assert np.add.reduceat(held.value, held.offsets[:-1]).tolist() == [2] * 3
+    others = [set(held.doc[a:b].tolist()) for a, b in pairwise(held.offsets)]
+    assert others[0] != others[1]

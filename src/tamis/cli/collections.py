@@ -109,7 +109,7 @@ def _describe(asked: Request, verify: bool) -> Facts:
     from tamis.collection.judgements import read_qrels
     from tamis.collection.look import look
     from tamis.collection.opening import is_id, read_queries
-    from tamis.collection.runs import read_run
+    from tamis.collection.runs import read_run, read_spec
 
     path, faults = asked.target, Faults(skip=asked.skip)
     if asked.format is None and path.is_dir() and (model := _described_model(path)):
@@ -124,7 +124,8 @@ def _describe(asked: Request, verify: bool) -> Facts:
 
         return describe_index(path)
     if kind == "run":
-        return describe.describe_run(read_run(path, faults)).with_faults(faults)
+        read = read_run(path, faults)
+        return describe.describe_run(read, read_spec(path)).with_faults(faults)
     if kind in ("qrels", "beir-qrels"):
         return describe.describe_qrels(read_qrels(path, faults)).with_faults(faults)
     if kind in ("topics", "topics-xml", "querylog"):

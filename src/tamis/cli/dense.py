@@ -49,13 +49,22 @@ def find_model(reference: str) -> tuple[Path, VectorModel]:
 
 def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, VectorModel]:
     """The bi-encoder to encode with and its identity; also refuses passages that are none."""
-    from tamis.scorers.bi_encoder import BiEncoder
     from tamis.text.passages import parse_spec
 
     if passages is not None:
         parse_spec(passages)
     folder, model = find_model(reference)
-    return BiEncoder.open(folder), model
+    return _opened(folder), model
+
+
+def _opened(folder: Path, threads: int | None = None) -> BiEncoder:
+    """The bi-encoder in a folder, on the back end that it and this machine have; tried out."""
+    from tamis.models.folder import usual_backend
+    from tamis.models.trying import tried
+    from tamis.scorers.bi_encoder import BiEncoder
+
+    backend = usual_backend(folder)
+    return tried(lambda: BiEncoder.open(folder, threads=threads, backend=backend), folder)
 
 
 def encode(
@@ -68,8 +77,11 @@ def encode(
     try:
         opened.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
     except KeyboardInterrupt:
-        say("what was encoded is kept: the same command goes on from there")
-        raise
+        again = f"tamis index -o {opened.path} --dense {model.reference or model.name}"
+        again += f" --passages {passages}" if passages else ""
+        again += " --force" if force and opened.snapshot.encoded else ""
+        say(f"interrupted: what was encoded is kept, and goes on with: {again}")
+        raise typer.Exit(130) from None
     _compile_kernels(opened, encoder)
     facts = [vectors.facts for vectors in opened.snapshot.encoded]
     rows = counted(sum(each["rows"] for each in facts), "vector")
@@ -95,22 +107,24 @@ def _compile_kernels(opened: Index, encoder: Encoder) -> None:
 
 def recorded_encoder(opened: Index, reference: str | None, threads: int | None) -> Encoder:
     """The encoder that made the vectors of an index, or the one named, which must be the same."""
-    from tamis.scorers.bi_encoder import BiEncoder
-    from tamis.search.dense import check_complete, vector_model
+    from tamis.models.folder import has_weights
+    from tamis.search.dense import check_complete, check_encoder, vector_model
 
     check_complete(opened)
     recorded = vector_model(opened)
     if recorded is None:
         raise InputError(f"{opened.path} holds no documents", hint="index some first")
     folder, model = find_model(reference or recorded.reference or recorded.name)
-    if recorded.sha256 and model.sha256 != recorded.sha256:
+    if recorded.sha256 and model.sha256 != recorded.sha256 and has_weights(folder):
         raise InputError(
             f"the vectors in {opened.path} were made by {recorded.name} "
             f"(weights {recorded.sha256[:12]}…), not {model.name} ({model.sha256[:12]}…)",
             hint=f"name that model with --model, or encode again: tamis index -o {opened.path} "
             "--dense MODEL --force",
         )
-    return BiEncoder.open(folder, threads=threads)
+    encoder = _opened(folder, threads)
+    check_encoder(opened, encoder)
+    return encoder
 
 
 def dense_source(

@@ -11,7 +11,7 @@ import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say
 from tamis.cli.label_inputs import Given, lexical, open_any_ranker, open_given
-from tamis.cli.label_queries import bm25, first_stage, judgements, queries_to_label
+from tamis.cli.label_queries import bm25, first_stage, judgements, open_to_label, queries_to_label
 from tamis.cli.label_show import Show, finish
 from tamis.cli.rerank import _check_output, _score_cache
 from tamis.errors import InputError
@@ -113,7 +113,7 @@ def weak(
     from tamis.labels.weak import weak as label
 
     _check_output(str(output), force)
-    given = open_given(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = lexical(given, k1, b) if model == "lexical" else open_any_ranker(model, given, threads)
     with _kept(output, cache, no_cache, ranker) as scores:
@@ -161,7 +161,7 @@ def teacher(
     from tamis.labels.teacher import teacher as label
 
     _check_output(str(output), force)
-    given = open_given(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = open_any_ranker(model, given, threads, service_model, key_variable)
     with _kept(output, cache, no_cache, ranker) as scores:
@@ -241,7 +241,7 @@ def transfer(
 
     _check_transfer(method, model, threshold, calibrate, calibrate_on)
     _check_output(str(output), force)
-    given = open_given(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error)
     judged, test = judgements(given), _test_queries(given)
     refuse_test(judged.queries, test)
     found = _candidates(given, run, depth, sample, seed, threads, judged.queries)

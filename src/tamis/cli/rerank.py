@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,16 +28,16 @@ from tamis.cli.common import (
     show_json,
     writing_to,
 )
+from tamis.cli.rerank_inputs import check_cache, open_documents, say_faults, with_texts
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from tamis.collection._records import Columns
     from tamis.models import Ranker
     from tamis.pipeline.cache import ScoreCache
     from tamis.pipeline.cascade import Cascaded
     from tamis.pipeline.rerank import Rerank
     from tamis.pipeline.reranked import Reranked
-    from tamis.types import Document, Queries, Run
+    from tamis.types import Run
 
 BERT_3S = "bert-3s"
 
@@ -109,6 +109,13 @@ def rerank(
             "Needs an index with vectors.",
         ),
     ] = None,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="--agreement: learn on this run, of other queries; on this run's own if unset.",
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="All cores if unset.")] = None,
     backend: Annotated[
         Literal["torch", "onnx", "onnx-int8"] | None,
@@ -147,10 +154,19 @@ def rerank(
     _check_use(aggregate, tune, cache, no_cache, latency, json and output == STDIO)
     if agreement and (interpolate is not None or latency or tune):
         raise typer.BadParameter("--agreement goes without --interpolate, --latency and --tune")
+    if calibrate and not agreement:
+        raise typer.BadParameter("--calibrate is for --agreement")
+    check_cache(cache, output, run)
     _check_output(output, force)
     skip = on_error == "skip"
-    found, texts = _documents(collection, format, Columns(id=id, text=text, title=title), skip)
-    read = _with_texts(_read(run, skip), queries, texts, skip)
+    columns = Columns(id=id, text=text, title=title)
+    found, texts, faults = open_documents(collection, format, columns, skip)
+    read = with_texts(_read(run, skip), queries, texts, skip)
+    other = None
+    if calibrate:
+        other = _read(calibrate, skip)
+        told = queries if other.queries.texts is None else None
+        other = with_texts(other, told, texts, skip)
     ranker = open_ranker(model, threads=threads, documents=found, backend=backend)
     kept = None if no_cache or latency else cache or _beside(output)
     with _score_cache(kept, ranker, always=tune is not None) as scores:
@@ -170,11 +186,12 @@ def rerank(
         if tune:
             stage = _tuned(stage, read, tune, measure)
         if agreement:
-            done: Reranked | Cascaded = _cascaded(stage, found, read, agreement, threads)
+            done: Reranked | Cascaded = _cascaded(stage, found, read, other, agreement, threads)
         else:
             done = stage.rerank(read)
+    say_faults(faults)
     with writing_to(output) as out:
-        for note in write_run(done.run, out, force=force):
+        for note in write_run(done.run, out, force=force, spec=done.spec):
             say(f"note: {note}")
     if json:
         show_json(done.facts())
@@ -217,14 +234,12 @@ def _check_output(output: str, force: bool) -> None:
 
 def _read(run: str, skip: bool) -> Run:
     from tamis.collection.base import Faults
-    from tamis.collection.notes import counted
     from tamis.collection.runs import read_run
 
     faults = Faults(skip=skip)
     with reading(run) as path:
         read = read_run(path, faults)
-    if faults.count:
-        say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
+    say_faults(faults)
     return read
 
 
@@ -252,8 +267,9 @@ def _score_cache(path: Path | None, ranker: Ranker, always: bool) -> Iterator[Sc
         try:
             yield cache
         except KeyboardInterrupt:
-            say(f"{len(cache):,} scores are kept in {path}: the same command goes on from there")
-            raise
+            kept = f"{len(cache):,} scores are kept in {path}"
+            say(f"interrupted: {kept}: the same command goes on from there")
+            raise typer.Exit(130) from None
 
 
 def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
@@ -267,11 +283,16 @@ def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
 
 
 def _cascaded(
-    stage: Rerank, documents: object, run: Run, agreement: float, threads: int | None
+    stage: Rerank,
+    documents: object,
+    run: Run,
+    other: Run | None,
+    agreement: float,
+    threads: int | None,
 ) -> Cascaded:
-    """Re-rank what may reach the top, by the vectors of the index."""
+    """Re-rank what may reach the top, by the vectors of the index, as learned on the other run."""
     from tamis.cli.dense import recorded_encoder
-    from tamis.pipeline.cascade import cascade_and_calibrate
+    from tamis.pipeline.cascade import calibrate, cascade, cascade_and_calibrate
     from tamis.search import Index
 
     if not isinstance(documents, Index):
@@ -280,4 +301,7 @@ def _cascaded(
             hint="tamis index COLLECTION -o INDEX --dense MODEL, then -c INDEX",
         )
     encoder = recorded_encoder(documents, None, threads)
-    return cascade_and_calibrate(stage, documents, encoder, run, agreement=agreement)
+    if other is None:
+        return cascade_and_calibrate(stage, documents, encoder, run, agreement=agreement)
+    learned = calibrate(stage, documents, encoder, other)
+    return cascade(stage, documents, encoder, learned, agreement=agreement).cascade(run)

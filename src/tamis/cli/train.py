@@ -79,7 +79,7 @@ def train(
         str | None,
         typer.Option(
             metavar="EXAMPLES",
-            help="Validate on these; else a tenth of the queries is held out, 200 at most.",
+            help="Validate on these; else a tenth of the queries is held out, 100 at most.",
         ),
     ] = None,
     no_validation: Annotated[
@@ -115,7 +115,7 @@ def train(
     Example: tamis train pseudo.parquet -c docs.jsonl --base all-MiniLM-L6-v2
     --recipe monobert-pairwise-small -o my-model --max-time 20m
     """
-    from tamis.cli.label_inputs import open_given
+    from tamis.cli.label_queries import open_to_label
     from tamis.labels import join_examples, read_examples
     from tamis.pipeline.library import library
     from tamis.training.loop import Job
@@ -126,7 +126,7 @@ def train(
         raise typer.BadParameter("--validate goes without --no-validation")
     allowed = None if max_time is None else seconds(max_time)
     chosen = _recipe(recipe, setting or [], seed)
-    given = open_given(collection, None, queries, None, None, on_error)
+    given = open_to_label(collection, None, queries, None, None, on_error)
     known = given.queries or (given.collection.queries if given.collection else None)
     learn = _with_texts(join_examples([read_examples(each) for each in examples]), known)
     held: Examples | None = None

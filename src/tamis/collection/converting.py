@@ -13,7 +13,7 @@ from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.collection.look import look
 from tamis.collection.notes import counted
 from tamis.collection.opening import is_id, open_collection, read_queries
-from tamis.collection.runs import read_run, write_run
+from tamis.collection.runs import read_run, read_spec, write_run
 from tamis.collection.saving import write_collection, write_queries
 from tamis.errors import InputError
 
@@ -68,7 +68,8 @@ def convert_any(request: Request) -> list[str]:
 def _run(source: Path, request: Request, faults: Faults) -> list[str]:
     to = request.to or ("parquet" if request.target.suffix == ".parquet" else "trec")
     _require(to, ("trec", "parquet"), "a run")
-    return write_run(read_run(source, faults), request.target, format=to, force=request.force)
+    read, spec = read_run(source, faults), read_spec(source)
+    return write_run(read, request.target, format=to, force=request.force, spec=spec)
 
 
 def _qrels(source: Path, request: Request, faults: Faults) -> list[str]:

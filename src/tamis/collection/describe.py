@@ -17,7 +17,7 @@ from tamis.collection.notes import counted
 from tamis.collection.pydocs import PyDocs
 from tamis.durable import Progress
 from tamis.text.near import near_duplicates
-from tamis.types import Ids, Qrels, Queries, Run
+from tamis.types import Ids, Qrels, Queries, Run, Spec
 from tamis.types._interning import Interner
 from tamis.types._strings import pack
 
@@ -201,8 +201,8 @@ def _leaks(queries: Queries, qrels: Mapping[str, Qrels]) -> list[str]:
     return sentences
 
 
-def describe_run(run: Run) -> Facts:
-    """Queries, depth, scores and columns of a run."""
+def describe_run(run: Run, spec: Spec | None = None) -> Facts:
+    """Queries, depth, scores and columns of a run, and how it was made, where that is known."""
     tied = 0
     if len(run.doc) > 1:
         inside = np.ones(len(run.doc) - 1, bool)
@@ -218,6 +218,7 @@ def describe_run(run: Run) -> Facts:
         "scores": distribution(run.score),
         "equal to the score above": tied,
         "further columns": ", ".join(run.extra) or "none",
+        **({"made by": spec} if spec else {}),
     }
     empty = int((run.sizes() == 0).sum())
     return Facts(facts, (f"{counted(empty, 'query')} without results",) if empty else ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,12 @@ from tamis.collection.base import Faults
 from tamis.collection.lines import open_bytes, writing
 from tamis.durable import new_file
 from tamis.errors import InputError, LineError
-from tamis.types import Ids, Queries, Run
+from tamis.types import Ids, Queries, Run, Spec
 from tamis.types.order import repeated
 
 KIND = {b"tamis": b"run"}
+SPEC = b"tamis.spec"
+"""Where the metadata of a Parquet file says how the run was made."""
 FIELD = "query."
 """Before the name of a query's further field, where it is a column of a Parquet file."""
 
@@ -38,22 +41,41 @@ def read_run(path: Path | str, faults: Faults | None = None) -> Run:
     return _read_parquet(path) if parquet else _read_trec(path, faults or Faults())
 
 
+def read_spec(path: Path | str) -> Spec | None:
+    """How a run in a Parquet file was made: what was written beside it, if anything was."""
+    with open_bytes(Path(path)) as stream:
+        if stream.read(4) != b"PAR1":
+            return None
+    kept = pq.read_schema(path).metadata or {}
+    spec: Spec | None = json.loads(kept[SPEC]) if SPEC in kept else None
+    return spec
+
+
 def write_run(
-    run: Run, path: Path | str, *, format: str = "", tag: str = "tamis", force: bool = False
+    run: Run,
+    path: Path | str,
+    *,
+    format: str = "",
+    tag: str = "tamis",
+    force: bool = False,
+    spec: Spec | None = None,
 ) -> list[str]:
     """Write `trec` or `parquet`; sentences on what was left out.
 
     Unless told, Parquet where the name ends in `.parquet`. TREC files are packed where the name
-    ends in `.gz` or `.zst`.
+    ends in `.gz` or `.zst`. The `spec` of what made the run is kept in Parquet for `read_spec`.
     """
     path = Path(path)
     format = format or ("parquet" if path.suffix == ".parquet" else "trec")
     if format == "parquet":
-        _write_parquet(run, path, force)
+        _write_parquet(run, path, force, spec)
         return []
     if format != "trec":
         raise InputError(f"cannot write a run as {format!r}", hint="formats: trec, parquet")
-    return _write_trec(run, path, tag, force)
+    notes = _write_trec(run, path, tag, force)
+    if spec:
+        notes.append("left out, for TREC runs have no place for it: how the run was made")
+    return notes
 
 
 def _read_trec(path: Path, faults: Faults) -> Run:
@@ -141,7 +163,7 @@ def refuse_white_space(ids: Ids, where: str) -> None:
     )
 
 
-def _write_parquet(run: Run, path: Path, force: bool) -> None:
+def _write_parquet(run: Run, path: Path, force: bool, spec: Spec | None) -> None:
     """A row a document; a query without results has one row that names no document."""
     sizes = run.sizes()
     padded = np.maximum(sizes, 1)
@@ -161,7 +183,8 @@ def _write_parquet(run: Run, path: Path, force: bool) -> None:
     for name, column in run.extra.items():
         values = pa.array(column)
         columns["extra." + name] = values.take(pa.array(rows, mask=absent))
-    table = pa.table(columns).replace_schema_metadata(KIND)
+    made = {} if spec is None else {SPEC: json.dumps(spec, ensure_ascii=False).encode()}
+    table = pa.table(columns).replace_schema_metadata({**KIND, **made})
     with new_file(path, force=force) as part:
         pq.write_table(table, part, compression="zstd")
 

@@ -15,6 +15,7 @@ from tamis.models.bases import identify
 from tamis.models.trying import tried
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.modules import pooling_folder
 from tamis.scorers.note import KINDS, Kind, ModelNote, Pooling, write_note
 from tamis.scorers.target_words import Family, Score, TargetWords
 from tamis.scorers.tokens import json_of
@@ -69,7 +70,7 @@ def kind_of(folder: Path, config: dict[str, Any]) -> Kind:
     architecture = str(named[0]) if isinstance(named, list) and named else "nothing"
     if architecture.endswith("ForSequenceClassification"):
         return "cross-encoder"
-    if (folder / "1_Pooling" / "config.json").is_file():
+    if (pooling_folder(folder) / "config.json").is_file():
         return "bi-encoder"
     if architecture.endswith(
         ("ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForMaskedLM")

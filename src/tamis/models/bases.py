@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tamis.errors import InputError, require
+from tamis.scorers._onnx import FILES
 from tamis.scorers.note import Base
 from tamis.scorers.weights import weight_files
 
@@ -32,7 +33,7 @@ KNOWN = (
     ),
 )
 
-FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 """What is fetched of a model on the hub."""
 
 
@@ -53,16 +54,25 @@ def find_base(reference: str | Path) -> Path:
 
 
 def identify(folder: Path) -> Base:
-    """A base model by its weights: its name where they are known, else the folder's."""
+    """A base model by its weights, or by its export where it has nothing else: its name where they
+    are known, else the folder's.
+    """
     digest = sha256(folder)
     names = [known.name for known in KNOWN if known.sha256 == digest]
     return Base(names[0] if names else folder.resolve().name, digest)
 
 
 def sha256(folder: Path) -> str:
-    """The SHA-256 of a folder's weights, file after file."""
+    """The SHA-256 of a folder's weights, file after file; without weights, of its float export."""
     digest = hashlib.sha256()
-    for path in weight_files(folder):
+    exported = folder / FILES["onnx"]
+    try:
+        paths = weight_files(folder)
+    except InputError:
+        if not exported.is_file():
+            raise
+        paths = [exported]
+    for path in paths:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
@@ -104,7 +114,7 @@ def _from_hub(name: str) -> Path:
     hub = import_module("huggingface_hub")
     errors = import_module("huggingface_hub.errors")
     try:
-        return Path(hub.snapshot_download(name, allow_patterns=FILES))
+        return Path(hub.snapshot_download(name, allow_patterns=FETCHED))
     except (OSError, errors.HFValidationError, errors.LocalEntryNotFoundError) as error:
         raise _unreachable(name) from error
 

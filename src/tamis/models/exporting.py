@@ -18,6 +18,7 @@ from tamis.models.folder import open_model, open_scorer
 from tamis.models.onnx_bert import write_pairs, write_texts
 from tamis.models.onnx_int8 import RECIPES, Int8
 from tamis.models.onnx_t5 import write_words
+from tamis.models.trying import tried
 from tamis.scorers._onnx import FILES, WIDE, Backend, saturates
 from tamis.scorers._t5 import T5, activation_name
 from tamis.scorers.bi_encoder import BiEncoder, TorchTexts
@@ -90,7 +91,7 @@ def export(
     require("onnxruntime")
     note = open_model(source)
     weight_files(source)
-    scorer = open_scorer(source, threads=threads, backend="torch")
+    scorer = tried(lambda: open_scorer(source, threads=threads, backend="torch"), source)
     check_exportable(scorer, source)
     given = check_sample(sample) if sample else pydocs_sample()
     with new_folder(Path(out), force=force) as part:

@@ -63,12 +63,13 @@ def exports_of(folder: Path) -> list[Backend]:
 
 def usual_backend(folder: Path) -> Backend:
     """Torch where it is installed and there are weights for it, else the float export."""
-    if "onnx" in exports_of(folder) and (find_spec("torch") is None or not _has_weights(folder)):
+    if "onnx" in exports_of(folder) and (find_spec("torch") is None or not has_weights(folder)):
         return "onnx"
     return "torch"
 
 
-def _has_weights(folder: Path) -> bool:
+def has_weights(folder: Path) -> bool:
+    """Whether a folder has the weights that torch reads."""
     try:
         return bool(weight_files(folder))
     except InputError:

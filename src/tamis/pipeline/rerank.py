@@ -2,8 +2,9 @@
 
 What is re-ranked stands first, by its new score. Everything else keeps its order below: what lies
 deeper than `depth`, what the time did not suffice for, and what could not be scored (a document
-without a text, or, where skipping was asked for, one that is not there or whose score is no number). Its scores are the lowest
-new score less 1, 2, 3 and so on. A query of which nothing is re-ranked keeps its scores.
+without a text, or, where skipping was asked for, one that is not there or whose score is no
+number). Its scores are the lowest new score less 1, 2, 3 and so on. A query of which nothing is
+re-ranked keeps its scores.
 """
 
 from __future__ import annotations
@@ -233,8 +234,8 @@ def rerank(
     w times the re-ranker's and 1 - w times the first stage's, both put on 0 to 1 over the
     re-ranked documents of the query. Scores are kept in `cache`. With `latency`, in seconds,
     each query is re-ranked as deep as that allows. A document of the run that is `missing`, or
-    whose score is no number, is an error, or is left below. `model` is what the spec calls the scorer; `seed` draws passages
-    where the spec samples them.
+    whose score is no number, is an error, or is left below. `model` is what the spec calls the
+    scorer; `seed` draws passages where the spec samples them.
 
     The run has three columns more: `first`, the score before; `passage`, the number of the
     passage that won (-1 where nothing was scored); `cut`, how many tokens were cut.

@@ -205,9 +205,10 @@ def build(loaded: Loaded, longest: int, dropout: Dropout = NONE) -> T5:
     first = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
     layers = config["num_layers"]
+    alone = config.get("tie_word_embeddings") is False or "lm_head.weight" in loaded.weights
     return T5(
         embedded=embedded,
-        output=loaded.weights.get("lm_head.weight", embedded),
+        output=weight("lm_head") if alone else embedded,
         bias=distance_bias(
             weight(first), longest, config.get("relative_attention_max_distance", 128)
         ),

@@ -15,8 +15,9 @@ from tamis.scorers._bert import Bert, build
 from tamis.scorers._onnx import Backend, OnnxTexts, Session
 from tamis.scorers.batching import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
 from tamis.scorers.note import ModelNote, Pooling, note_if_any
-from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, json_of
-from tamis.scorers.weights import Tensor, load
+from tamis.scorers.modules import check_modules, pooling_folder
+from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, json_of, length_said
+from tamis.scorers.weights import Tensor, load, open_tokens, read_config
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
 
@@ -102,9 +103,11 @@ class BiEncoder:
                 f"{folder} is a {note.scorer}, not a bi-encoder",
                 hint="open it with tamis.models.open_scorer",
             )
+        check_modules(path)
         model, tokens = _opened(path, backend)
         layout = tokens.single_layout()
-        length = max_length or length_of(path, note) or min(LENGTH, model.longest)
+        usual = min(LENGTH, model.longest, length_said(path) or LENGTH)
+        length = max_length or length_of(path, note) or usual
         if not layout.extra < length <= model.longest:
             raise InputError(
                 f"cannot cut texts at {length} tokens",
@@ -179,7 +182,8 @@ class BiEncoder:
 
 def _opened(folder: Path, backend: Backend) -> tuple[TextModel, Tokens]:
     if backend != "torch":
-        return OnnxTexts(Session.open(folder, backend, "bi-encoder")), Tokens.open(folder)
+        session = Session.open(folder, backend, "bi-encoder")
+        return OnnxTexts(session), open_tokens(folder, read_config(folder))
     loaded = load(folder)
     return TorchTexts(build(loaded)), loaded.tokens
 
@@ -202,7 +206,7 @@ def pooling_of(folder: Path, note: ModelNote | None) -> Pooling:
     """How a folder says token vectors are pooled."""
     if note and note.pooling:
         return note.pooling
-    config = _read(folder / "1_Pooling" / "config.json")
+    config = _read(pooling_folder(folder) / "config.json")
     modes: tuple[tuple[str, Pooling], ...] = (
         ("pooling_mode_mean_tokens", "mean"),
         ("pooling_mode_cls_token", "cls"),
@@ -214,7 +218,11 @@ def pooling_of(folder: Path, note: ModelNote | None) -> Pooling:
         return "mean" if named == "mean" else "cls"
     if len(on) != 1 or not found:
         what = f"pools by {', '.join(on)}" if on else "does not say how token vectors are pooled"
-        raise InputError(f"{folder} {what}", hint='say pooling="mean" or pooling="cls"')
+        raise InputError(
+            f"{folder} {what}",
+            hint=f"tamis adopt {folder} -o NEW --pooling mean, or cls, then use NEW; "
+            'in Python pooling="mean" or "cls"',
+        )
     return found[0]
 
 

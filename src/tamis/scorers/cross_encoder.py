@@ -16,8 +16,8 @@ from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers._onnx import Backend, OnnxPairs, Session
 from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, in_batches, probability
 from tamis.scorers.note import note_if_any
-from tamis.scorers.tokens import Layout, TokenIds, Tokens, share
-from tamis.scorers.weights import Loaded, Tensor, load, take
+from tamis.scorers.tokens import Layout, TokenIds, Tokens, length_said, share
+from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config, take
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
 
@@ -107,8 +107,8 @@ class CrossEncoder:
     ) -> CrossEncoder:
         """The cross-encoder in a folder: any Hugging Face folder for sequence classification.
 
-        What is not given is read from `tamis.json`; without one, pairs are cut at 512 tokens, one
-        output is a logit and two are a probability.
+        What is not given is read from `tamis.json`; without one, pairs are cut at 512 tokens or at
+        as many as the tokenizer says, one output is a logit and two are a probability.
         """
         path = Path(folder)
         note = note_if_any(path)
@@ -119,7 +119,8 @@ class CrossEncoder:
             )
         model, tokens = _opened(path, backend)
         layout = tokens.pair_layout()
-        length = max_length or (note.max_length if note else min(LENGTH, model.longest))
+        usual = min(LENGTH, model.longest, length_said(path) or LENGTH)
+        length = max_length or (note.max_length if note else usual)
         check_length(length, model.longest, layout.extra)
         meaning = scale_of(model.outputs, scale or (note.scale if note else None))
         return cls(model, tokens, layout, length, meaning, threads)
@@ -165,7 +166,8 @@ class CrossEncoder:
 
 def _opened(folder: Path, backend: Backend) -> tuple[PairModel, Tokens]:
     if backend != "torch":
-        return OnnxPairs(Session.open(folder, backend, "cross-encoder")), Tokens.open(folder)
+        session = Session.open(folder, backend, "cross-encoder")
+        return OnnxPairs(session), open_tokens(folder, read_config(folder))
     loaded = load(folder)
     return TorchPairs(build(loaded), head_of(loaded)), loaded.tokens
 

@@ -30,7 +30,7 @@ from tamis.scorers.batching import (
 from tamis.scorers.note import note_if_any
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import TokenIds, Tokens
-from tamis.scorers.weights import Loaded, Tensor, load, read_config
+from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config
 from tamis.scorers.words import word_ids
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
@@ -102,7 +102,8 @@ class TargetWords:
         if backend == "torch":
             loaded = load(path)
         else:
-            loaded = Loaded(path, read_config(path), {}, Tokens.open(path))
+            config = read_config(path)
+            loaded = Loaded(path, config, {}, open_tokens(path, config))
         kind = family_of(loaded, family or (note.family if note else None))
         length = length_of(loaded, max_length or (note.max_length if note else None))
         text = template or (note.template if note else None) or TEMPLATE

@@ -153,6 +153,16 @@ def json_of(path: Path) -> dict[str, Any]:
     return found
 
 
+def length_said(folder: Path) -> int | None:
+    """At how many tokens the tokenizer of a folder says texts are cut, if it does.
+
+    A tokenizer that knows no limit writes a number beyond all bounds, which is taken as it is.
+    """
+    path = folder / "tokenizer_config.json"
+    length = json_of(path).get("model_max_length") if path.is_file() else None
+    return int(length) if isinstance(length, int | float) and length >= 1 else None
+
+
 def _segmented(folder: Path) -> bool:
     """Whether a tokenizer gives segments: unless it names its outputs, all but the plain one do."""
     path = folder / "tokenizer_config.json"

@@ -105,13 +105,26 @@ def _read(file: Path) -> Weights:
     return found
 
 
+def open_tokens(folder: Path, config: Mapping[str, Any]) -> Tokens:
+    """The tokenizer of a folder whose weights are not read: checked against its config."""
+    tokens, rows = Tokens.open(folder), config.get("vocab_size")
+    if isinstance(rows, int):
+        _check_rows(folder, tokens, rows)
+    return tokens
+
+
 def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
     """Refuse a tokenizer that was not made for these weights."""
     names = ("word_embeddings.weight", "shared.weight", "embed_tokens.weight", "wte.weight")
     rows = [len(weights[name]) for name in weights if name.endswith(names)]
-    if rows and not tokens.size <= rows[0] <= tokens.size + PADDED:
+    if rows:
+        _check_rows(folder, tokens, rows[0])
+
+
+def _check_rows(folder: Path, tokens: Tokens, rows: int) -> None:
+    if not tokens.size <= rows <= tokens.size + PADDED:
         raise InputError(
-            f"{folder}: the tokenizer has {tokens.size} ids, the weights have {rows[0]} embeddings",
+            f"{folder}: the tokenizer has {tokens.size} ids, the weights have {rows} embeddings",
             hint="tokenizer and weights are of different models: copy both from the same place",
         )
 

@@ -21,6 +21,8 @@ def word_id(tokens: Tokens, word: str | int) -> int:
                 f"the vocabulary has no id {word}", hint=f"ids go from 0 to {tokens.size - 1}"
             )
         return word
+    if not word.strip():
+        raise InputError(f"{word!r} is no word", hint="give a word, a piece or an id")
     vocabulary = tokens.backend.get_vocab(with_added_tokens=True)
     mark = word_mark(vocabulary)
     found = vocabulary.get(_piece(word, mark)) if mark else _whole(tokens.backend, word)
@@ -35,7 +37,16 @@ def word_ids(tokens: Tokens, words: Sequence[str | int]) -> tuple[int, int]:
         raise InputError(
             f"{len(words)} target words given", hint="give two: relevant, not relevant"
         )
-    first, second = (word_id(tokens, word) for word in words)
+    found, faults = [], []
+    for word in words:
+        try:
+            found.append(word_id(tokens, word))
+        except InputError as fault:
+            faults.append(fault)
+    if faults:
+        hints = dict.fromkeys(fault.hint for fault in faults)
+        raise InputError("; ".join(map(str, faults)), hint="; ".join(hints))
+    first, second = found
     if first == second:
         raise InputError(
             f"{words[0]!r} and {words[1]!r} are the same token ({first})",

@@ -15,10 +15,12 @@ from tamis.types import Ids, Qrels, Queries, Run
 
 SHARE = 0.1
 """The share of the queries that is held out where no validation examples are given."""
-MOST = 200
+MOST = 100
 """How many queries are held out at most."""
 FEWEST = 20
 """With fewer queries none is held out."""
+LISTED = 20
+"""How many texts of a query held out are ranked: the positives, and others drawn once."""
 HIGHEST = 5
 """The highest grade that a score is turned into."""
 
@@ -62,7 +64,18 @@ def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples | None]:
         return examples, None
     share = min(SHARE, MOST / len(used))
     parts = split(examples.queries.select(used), {"learn": 1 - share, "held out": share}, seed=seed)
-    return examples.of_queries(parts["learn"]), examples.of_queries(parts["held out"])
+    held = examples.of_queries(parts["held out"])
+    return examples.of_queries(parts["learn"]), held.select(_listed(held, seed))
+
+
+def _listed(examples: Examples, seed: int) -> NDArray[np.bool_]:
+    """Which rows are ranked: of every group the positives first, then others at random."""
+    drawn = np.random.default_rng(seed).random(len(examples)) - examples.is_role("positive")
+    order = np.lexsort((drawn, examples.group))
+    kept = np.zeros(len(examples), bool)
+    place = np.arange(len(examples)) - examples.offsets[examples.group]
+    kept[order[place < LISTED]] = True
+    return kept
 
 
 def _names(examples: Examples) -> tuple[Ids, Ids]:

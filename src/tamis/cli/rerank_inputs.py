@@ -1,0 +1,78 @@
+"""What `tamis rerank` is given: documents and the texts of queries, and what was bad in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tamis.cli.common import STDIO, say
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from tamis.collection._records import Columns
+    from tamis.collection.base import Faults
+    from tamis.types import Document, Queries, Run
+
+
+def open_documents(
+    name: str, format: str | None, columns: Columns, skip: bool
+) -> tuple[Iterable[Document], Queries | None, Faults]:
+    """The documents of a collection or an index, the queries that came with them, and the bad
+    lines met so far; a document without a text is none of them.
+    """
+    from tamis.collection.base import Faults
+    from tamis.collection.look import look
+    from tamis.collection.opening import is_id, open_collection
+    from tamis.search import Index
+
+    if not is_id(name) and format is None and Path(name).is_dir() and look(name) == "index":
+        return Index.open(name), None, Faults()
+    on_error = "skip" if skip else "raise"
+    opened = open_collection(
+        name, format=format, columns=columns, on_error=on_error, keep_empty=True
+    )
+    return opened.documents, opened.queries, opened.faults
+
+
+def with_texts(run: Run, file: str | None, known: Queries | None, skip: bool) -> Run:
+    """The run with its queries' texts: of a file, else its own, else the collection's.
+
+    Where bad lines are skipped, a query without a text is kept and has none.
+    """
+    from tamis.collection.base import Faults
+    from tamis.collection.opening import read_queries
+    from tamis.types import Queries, Query
+
+    if file is not None:
+        faults = Faults(skip=skip)
+        known = read_queries(file, faults=faults)
+        say_faults(faults)
+    elif run.queries.texts is not None:
+        return run
+    if known is None or not len(known):
+        raise InputError(
+            "neither the run nor the collection has the queries' texts",
+            hint="name a file of queries: --queries FILE",
+        )
+    if skip:
+        strangers = [Query(name, "") for name in run.queries.ids if name not in known]
+        known = Queries.of([*known, *strangers])
+    return run.with_queries(known)
+
+
+def say_faults(faults: Faults) -> None:
+    """Say how many bad lines were skipped, if any were."""
+    from tamis.collection.notes import counted
+
+    if faults.count:
+        say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
+
+
+def check_cache(cache: Path | None, output: str, run: str) -> None:
+    """Refuse to keep scores in the file of a run."""
+    for what, name in (("output", output), ("run", run)):
+        if cache is not None and name != STDIO and cache.absolute() == Path(name).absolute():
+            raise typer.BadParameter(f"--cache {cache} is the {what}: name another file")
