@@ -14,8 +14,11 @@ import pytest
 from tamis import read_run
 from tamis.cli import dense
 from tamis.cli.app import run
+from tamis.models import adopt, open_scorer
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.search import VectorModel
+from tamis.types import Pairs, Scores
+from tamis.types.pipeline import Scale
 
 TOPICS = ("sieve", "fish", "grain")
 SAME = {"net": "fish", "fishing": "fish", "flour": "grain", "mesh": "sieve", "sieves": "sieve"}
@@ -31,6 +34,10 @@ class Topics:
 
     dimensions, max_length = len(TOPICS), 8
     tokens = SimpleNamespace(backend=SimpleNamespace(encode=None))
+    scale: Scale = "cosine"
+
+    def score(self, pairs: Pairs) -> Scores:
+        return Scores(np.zeros(len(pairs), np.float32), np.zeros(len(pairs), np.int32))
 
     def encode(self, texts: Sequence[str]) -> Any:
         return self.encode_counting(texts)[0]
@@ -55,6 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "q1\tsieves\nq2\tflour flour flour and fish one two three four\n"
     )
     known = {"topics": VectorModel("topics", "ab" * 32, "topics"), "other": VectorModel("o", "cd")}
+    Path("model.safetensors").touch()
     monkeypatch.setattr(dense, "find_model", lambda name: (tmp_path, known[name]))
     monkeypatch.setattr(BiEncoder, "open", lambda *_, **__: Topics())
     return tmp_path
@@ -172,8 +180,73 @@ def test_interrupted(
 
     said(capsys, "index", "docs.jsonl", "-o", "index")
     monkeypatch.setattr(Topics, "encode_counting", stop)
-    told = said(capsys, "index", "-o", "index", "--dense", "topics", code=130)
-    assert "what was encoded is kept: the same command goes on from there" in told
+    told = said(capsys, "index", "-o", "index", "--dense", "topics", "--passages", "whole", code=130)
+    again = "tamis index -o index --dense topics --passages whole"
+    assert told.splitlines() == [f"interrupted: what was encoded is kept, and goes on with: {again}"]
+    told = said(capsys, "index", "docs.jsonl", "-o", "new", "--dense", "topics", code=130)
+    again = "tamis index -o new --dense topics"
+    assert told.splitlines() == [f"interrupted: what was encoded is kept, and goes on with: {again}"]
+    monkeypatch.undo()
+
+
+@pytest.fixture
+def bi_encoder(tmp_path: Path, tiny_cross_encoder: Path) -> Path:
+    """A tiny bi-encoder with documents beside it."""
+    adopt(tiny_cross_encoder, tmp_path / "model", kind="bi-encoder", pooling="mean")
+    return tmp_path / "model"
+
+
+def test_a_model_that_cannot_score_stops_the_build_before_it_begins(
+    bi_encoder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in DOCS))
+    said(capsys, "index", "docs.jsonl", "-o", "good", "--dense", "model")
+    config = json.loads(Path("model/config.json").read_text())
+    Path("model/config.json").write_text(json.dumps({**config, "num_attention_heads": 7}))
+    broken = "error: model cannot score: its config.json, tokenizer and weights do not fit together"
+    told = said(capsys, "index", "docs.jsonl", "-o", "index", "--dense", "model", code=1)
+    assert told.startswith(broken)
+    assert len(told.splitlines()) == 2
+    assert not Path("index").exists()
+    told = said(capsys, "search", "good", "net", "--ranking", "dense", code=1)
+    assert "cannot score" in told
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    told = said(capsys, "export", "model", "-o", "exported", code=1)
+    assert told.startswith(broken)
+
+
+def test_an_export_encodes_without_weights(
+    bi_encoder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    from tamis.models.exporting import write_onnx
+
+    monkeypatch.chdir(tmp_path)
+    Path("docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in DOCS))
+    said(capsys, "index", "docs.jsonl", "-o", "torch", "--dense", "model")
+    config = json.loads(Path("model/config.json").read_text())
+    Path("model/onnx").mkdir()
+    write_onnx(Path("model/onnx/model.onnx"), open_scorer("model"), config)
+    Path("model/model.safetensors").unlink()
+    told = said(capsys, "index", "docs.jsonl", "-o", "index", "--dense", "model")
+    assert "3 vectors of 16 dimensions by model" in told
+    found = []
+    for name in ("index", "torch"):  # the vectors that torch made are searched with the export too
+        said(capsys, "search", name, "drum", "--ranking", "dense", "--json")
+        hits = json.loads(said(capsys, "search", name, "drum", "--ranking", "dense", "--json"))
+        found.append({hit["id"]: hit["score"] for hit in hits["hits"]})
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
+    Path("model/onnx/model.onnx").unlink()
+    assert "has no weights" in said(capsys, "search", "index", "a", "--ranking", "dense", code=1)
 
 
 def test_real_weights_from_end_to_end(

@@ -125,8 +125,9 @@ def test_a_sigmoid_named_in_the_config_is_kept(plain: Path, tmp_path: Path) -> N
 
 
 def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="pooled"):
+    with pytest.raises(InputError, match="pooled") as caught:
         adopt(plain, tmp_path / "out", kind="bi-encoder")
+    assert f"tamis adopt {plain} -o NEW --pooling mean" in caught.value.hint
     assert not (tmp_path / "out").exists()
     note = adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls", max_length=20)
     assert (note.pooling, note.scale, note.max_length) == ("cls", "cosine", 20)
@@ -135,6 +136,58 @@ def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path
     model = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     texts = ["net", "a sea", "", "net " * 50]
     assert np.abs(model.encode(texts) - scorer.encode(texts)).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    "name", ["sentence_transformers.models.Dense", "my_package.Whitening"]
+)
+def test_a_bi_encoder_with_other_modules_is_refused(
+    name: str, plain: Path, tmp_path: Path
+) -> None:
+    adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
+    path = tmp_path / "out" / "modules.json"
+    modules = json.loads(path.read_text())
+    path.write_text(json.dumps([*modules, {"idx": 3, "name": "3", "path": "3", "type": name}]))
+    with pytest.raises(InputError, match=f"module that tamis does not run: {name}"):
+        open_scorer(tmp_path / "out")
+    path.write_text('{"idx": 0}')
+    with pytest.raises(InputError, match="lists no modules"):
+        open_scorer(tmp_path / "out")
+
+
+def test_pooling_is_read_where_the_modules_say(plain: Path, tmp_path: Path) -> None:
+    adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
+    folder = tmp_path / "out"
+    (folder / "tamis.json").unlink()
+    (folder / "1_Pooling").rename(folder / "2_Other")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["path"] = "2_Other"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    change(folder / "config.json", architectures=["BertModel"])
+    assert adopt(folder, tmp_path / "again").pooling == "cls"
+
+
+def test_a_default_prompt_is_refused(plain: Path, tmp_path: Path) -> None:
+    adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
+    prompts = {"prompts": {"query": "query: ", "document": ""}}
+    path = tmp_path / "out" / "config_sentence_transformers.json"
+    path.write_text(json.dumps({**prompts, "default_prompt_name": None}))
+    open_scorer(tmp_path / "out")
+    path.write_text(json.dumps({**prompts, "default_prompt_name": "query"}))
+    with pytest.raises(InputError, match="wants 'query: ' before every text"):
+        open_scorer(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("said", "length"), [(12, 12), (10**30, 40), (1e30, 40), (0, 40)])
+def test_a_tokenizer_says_where_pairs_are_cut(
+    said: float, length: int, plain: Path, tmp_path: Path
+) -> None:
+    change(plain / "tokenizer_config.json", model_max_length=said)
+    assert CrossEncoder.open(plain).max_length == length
+    assert adopt(plain, tmp_path / "out").max_length == length
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = sentence_transformers.CrossEncoder(str(tmp_path / "out"), device="cpu")
+    assert model.max_length == length
 
 
 def test_a_folder_that_does_not_say_its_kind_must_be_told(plain: Path, tmp_path: Path) -> None:

@@ -355,6 +355,16 @@ def test_causal_and_masked_target_words(make: Any, kind: str, end: str, tmp_path
     check_scorer(scorer)
 
 
+def test_a_t5_without_its_own_output_matrix_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = t5(tmp_path / "untied") / "model.safetensors"
+    weights = load_file(path)
+    save_file({n: w for n, w in weights.items() if n != "lm_head.weight"}, path)
+    with pytest.raises(InputError, match=r"the weights have no lm_head\.weight"):
+        TargetWords.open(tmp_path / "untied", ["true", "false"])
+
+
 def test_t5_keeps_the_contract(tmp_path: Path) -> None:
     check_scorer(TargetWords.open(t5(tmp_path), ("true", "false")))
 
@@ -400,6 +410,11 @@ def test_a_word_is_a_word_a_piece_or_an_id(tmp_path: Path) -> None:
         word_id(tokens, 5000)
     with pytest.raises(InputError, match="same token"):
         word_ids(tokens, ("true", "_true"))
+    with pytest.raises(InputError, match="'trues' is not one token.*; 'falses' is not one token"):
+        word_ids(tokens, ("trues", "falses"))
+    for nothing in ("", " "):
+        with pytest.raises(InputError, match=f"'{nothing}' is no word"):
+            word_ids(tokens, (nothing, "false"))
 
 
 @pytest.mark.parametrize("template", ["Query: {query}", "{query} {document} {query}", ""])

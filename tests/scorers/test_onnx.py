@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -338,6 +339,13 @@ def test_which_back_end_runs_a_folder(model: Path, monkeypatch: pytest.MonkeyPat
     shutil.rmtree(model / "onnx")
     with pytest.raises(InputError, match="has no weights"):
         open_model(model)
+
+
+def test_a_tokenizer_of_another_model_is_refused(model: Path, tmp_path: Path) -> None:
+    path = model / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "vocab_size": 7}))
+    with pytest.raises(InputError, match=r"the tokenizer has \d+ ids, the weights have 7 embed"):
+        open_scorer(model, backend="onnx")
 
 
 def test_what_cannot_be_run_is_named(model: Path) -> None:

@@ -108,7 +108,7 @@ def _compile_kernels(opened: Index, encoder: Encoder) -> None:
 def recorded_encoder(opened: Index, reference: str | None, threads: int | None) -> Encoder:
     """The encoder that made the vectors of an index, or the one named, which must be the same."""
     from tamis.models.folder import has_weights
-    from tamis.search.dense import check_complete, check_encoder, vector_model
+    from tamis.search.dense import check_complete, vector_model
 
     check_complete(opened)
     recorded = vector_model(opened)
@@ -122,9 +122,7 @@ def recorded_encoder(opened: Index, reference: str | None, threads: int | None) 
             hint=f"name that model with --model, or encode again: tamis index -o {opened.path} "
             "--dense MODEL --force",
         )
-    encoder = _opened(folder, threads)
-    check_encoder(opened, encoder)
-    return encoder
+    return _opened(folder, threads)
 
 
 def dense_source(
