@@ -2,12 +2,14 @@
 
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.learning pseudo --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.learning infuse --work FOLDER
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.learning made --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.learning words --work FOLDER [--samples 3]
 
 `pseudo`: insuranceqa without labels, BM25 pseudo-labels, then 100 and 1,000 judged queries; from
-the weights of all-MiniLM-L6-v2 and from random weights of its shape. `infuse`: openbookqa,
-alignment scores and then judgements, against judgements alone. `words`: insuranceqa, a T5 with
-2,000 samples by several pairs of words and by a fresh head, small encoders beside it.
+the weights of all-MiniLM-L6-v2 and from random weights of its shape. `made`: the same, from queries
+made of the documents. `infuse`: openbookqa, alignment scores and then judgements, against
+judgements alone. `words`: insuranceqa, a T5 with 2,000 samples by several pairs of words and by a
+fresh head, small encoders beside it.
 
 Every command is printed, and each has an output: what is there is not made again, so a work folder
 that was interrupted goes on. Test queries are a seeded sample, 50 BM25 candidates each; BM25 is
@@ -35,7 +37,7 @@ from tamis.evaluation import compare, evaluate
 TESTED = 300
 DEPTH = "50"
 MEASURE = "RR@10"
-MINUTES = {"pseudo": 75, "infuse": 25, "words": 110}
+MINUTES = {"pseudo": 55, "made": 12, "infuse": 20, "words": 110}
 """About how long a part takes on two quiet cores, a sample where there are samples."""
 
 
@@ -129,54 +131,51 @@ class Work:
 
 def pseudo(work: Work, samples: int) -> None:
     """Pseudo-labels, then judgements, from two starts."""
-    index, recipe = work.path("index"), "monobert-pairwise-small"
-    collection = str(work.collection)
-    given = ["-c", collection, "--index", index, "--split", "train"]
-    work.do("pseudo-3000.examples", "label", "pseudo", *given, "--sample", "3000")
-    work.do("made-3000.examples", "label", "pseudo", "-c", index, "--from-documents",
-            "--count", "3000")  # fmt: skip
+    recipe, base = "monobert-pairwise-small", str(work.models / "minilm")
+    given = ["-c", str(work.collection), "--index", work.path("index"), "--split", "train"]
+    work.do("pseudo.examples", "label", "pseudo", *given, "--sample", "3000")
     for count in ("100", "1000"):
         work.do(f"gold-{count}.examples", "label", "gold", *given, "--sample", count, "--seed", "1")
-    base = str(work.models / "minilm")
     work.rerank("bi-encoder", base)
+    short = ("--set", "max_length=192", "--set", "document_tokens=none")
+    steps = {"100": (), "1000": ("--set", "steps=250")}
     for start, more in (("minilm", ()), ("random", ("--random-weights",))):
         first = f"{start}-pseudo"
-        work.train(first, "pseudo-3000.examples", base, recipe, *more)
-        for count in ("100", "1000"):
-            gold = f"gold-{count}.examples"
-            work.train(f"{first}-gold-{count}", gold, work.path(first), recipe)
-            work.train(f"{start}-gold-{count}", gold, base, recipe, *more)
-    work.train("minilm-made", "made-3000.examples", base, recipe)
-    starts = ("minilm", "random")
-    ends = ("pseudo", "pseudo-gold-100", "pseudo-gold-1000", "gold-100", "gold-1000")
-    work.table(["bi-encoder", *(f"{s}-{end}" for s in starts for end in ends), "minilm-made"])
+        work.train(first, "pseudo.examples", base, recipe, *short, "--set", "steps=250", *more)
+        for count, said in steps.items():
+            out, gold = f"{first}-gold-{count}", f"gold-{count}.examples"
+            work.train(out, gold, work.path(first), recipe, *short, *said)
+    ends = ("pseudo", "pseudo-gold-100", "pseudo-gold-1000")
+    work.table(
+        ["bi-encoder", *(f"{start}-{end}" for start in ("minilm", "random") for end in ends)]
+    )
+
+
+def made(work: Work, samples: int) -> None:
+    """Training on queries made from documents alone."""
+    base, recipe = str(work.models / "minilm"), "monobert-pairwise-small"
+    work.do("made.examples", "label", "pseudo", "-c", work.path("index"), "--from-documents",
+            "--count", "3000", "--show", "50")  # fmt: skip
+    work.train("minilm-made", "made.examples", base, recipe, "--set", "steps=250",
+               "--set", "max_length=192", "--set", "document_tokens=none")  # fmt: skip
+    work.table(["minilm-made"])
 
 
 def infuse(work: Work, samples: int) -> None:
-    """Alignment scores and then judgements, against judgements alone, on two sizes."""
-    collection, base = str(work.collection), str(work.models / "minilm")
-    given = ["-c", collection, "--index", work.path("index"), "--split", "train"]
+    """Alignment scores and then judgements, against judgements alone."""
+    base, gold = str(work.models / "minilm"), "gold.examples"
+    given = ["-c", str(work.collection), "--index", work.path("index"), "--split", "train"]
+    given += ["--depth", "50", "--seed", "1"]
     vectors = f"alignment:{work.models / 'glove50'}"
-    work.do("alignment.examples", "label", "weak", *given, "--model", vectors, "--depth", "50",
-            "--sample", "2000")  # fmt: skip
-    work.do("lexical.examples", "label", "weak", *given, "--depth", "50", "--sample", "2000")
+    work.do("scores.examples", "label", "weak", *given, "--model", vectors, "--sample", "500")
+    work.do(gold, "label", "gold", *given, "--sample", "200")
     names = []
     for start, more in (("minilm", ()), ("random", ("--random-weights",))):
-        for scores in ("alignment", "lexical"):
-            out = f"{start}-{scores}"
-            work.train(out, f"{scores}.examples", base, "infuse-scores-small", *more)
-            names.append(out)
-        for count in ("200", "2000"):
-            examples = f"gold-{count}.examples"
-            work.do(examples, "label", "gold", *given, "--depth", "50", "--sample", count,
-                    "--seed", "1")  # fmt: skip
-            work.train(f"{start}-gold-{count}", examples, base, "infuse-gold-small", *more)
-            names.append(f"{start}-gold-{count}")
-            for scores in ("alignment", "lexical"):
-                out = f"{start}-{scores}-gold-{count}"
-                first = work.path(f"{start}-{scores}")
-                work.train(out, examples, first, "infuse-gold-small")
-                names.append(out)
+        scores, alone = f"{start}-alignment", f"{start}-gold"
+        work.train(scores, "scores.examples", base, "infuse-scores-small", *more)
+        work.train(alone, gold, base, "infuse-gold-small", *more)
+        work.train(f"{scores}-gold", gold, work.path(scores), "infuse-gold-small")
+        names += [scores, alone, f"{scores}-gold"]
     work.table(names)
 
 
@@ -209,6 +208,7 @@ def words(work: Work, samples: int) -> None:
 
 PARTS: Mapping[str, tuple[str, Callable[[Work, int], None]]] = {
     "pseudo": ("insuranceqa", pseudo),
+    "made": ("insuranceqa", made),
     "infuse": ("openbookqa", infuse),
     "words": ("insuranceqa", words),
 }

@@ -102,7 +102,7 @@ def theirs(base: Path, rows: list[Row], folder: Path) -> Steps:
         CrossEncoderTrainingArguments,
         losses,
     )
-    from transformers import TrainerCallback
+    from transformers import PrinterCallback, TrainerCallback
 
     queries, texts, values = zip(*rows, strict=True)
     data = import_module("datasets").Dataset.from_dict(
@@ -129,6 +129,7 @@ def theirs(base: Path, rows: list[Row], folder: Path) -> Steps:
         trainer = CrossEncoderTrainer(
             model=model, args=settings, train_dataset=data, loss=loss, callbacks=[Clock()]
         )
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
         return seconds[0]
 
@@ -197,7 +198,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(f"\ntraining on {given.texts}, {len(rows):,} pairs, batches of {BATCH}")
     speed(base, rows, given.rounds, given.steps)
     for side in SIDES:
-        print(f"{side:22}{peak(side, given.texts, 20):7,} MB at most", flush=True)
+        print(f"{side:22}{peak(side, given.texts, 8):7,} MB at most", flush=True)
 
 
 def quiet() -> None:

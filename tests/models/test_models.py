@@ -127,7 +127,7 @@ def test_a_sigmoid_named_in_the_config_is_kept(plain: Path, tmp_path: Path) -> N
 def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="pooled") as caught:
         adopt(plain, tmp_path / "out", kind="bi-encoder")
-    assert f"tamis adopt {plain} -o NEW --pooling mean" in caught.value.hint
+    assert f"tamis adopt {plain} -o NEW --kind bi-encoder --pooling mean" in caught.value.hint
     assert not (tmp_path / "out").exists()
     note = adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls", max_length=20)
     assert (note.pooling, note.scale, note.max_length) == ("cls", "cosine", 20)
@@ -138,12 +138,8 @@ def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path
     assert np.abs(model.encode(texts) - scorer.encode(texts)).max() < 1e-5
 
 
-@pytest.mark.parametrize(
-    "name", ["sentence_transformers.models.Dense", "my_package.Whitening"]
-)
-def test_a_bi_encoder_with_other_modules_is_refused(
-    name: str, plain: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["sentence_transformers.models.Dense", "my_package.Whitening"])
+def test_a_bi_encoder_with_other_modules_is_refused(name: str, plain: Path, tmp_path: Path) -> None:
     adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
     path = tmp_path / "out" / "modules.json"
     modules = json.loads(path.read_text())
@@ -187,7 +183,7 @@ def test_a_tokenizer_says_where_pairs_are_cut(
     assert adopt(plain, tmp_path / "out").max_length == length
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model = sentence_transformers.CrossEncoder(str(tmp_path / "out"), device="cpu")
-    assert model.max_length == length
+    assert model.max_seq_length == length
 
 
 def test_a_folder_that_does_not_say_its_kind_must_be_told(plain: Path, tmp_path: Path) -> None:

@@ -358,11 +358,21 @@ def test_causal_and_masked_target_words(make: Any, kind: str, end: str, tmp_path
 def test_a_t5_without_its_own_output_matrix_is_refused(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    path = t5(tmp_path / "untied") / "model.safetensors"
-    weights = load_file(path)
-    save_file({n: w for n, w in weights.items() if n != "lm_head.weight"}, path)
+    folder = t5(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    save_file(
+        {name: weight for name, weight in weights.items() if name != "lm_head.weight"},
+        folder / "model.safetensors",
+    )
     with pytest.raises(InputError, match=r"the weights have no lm_head\.weight"):
-        TargetWords.open(tmp_path / "untied", ["true", "false"])
+        TargetWords.open(folder, ["true", "false"])
+    save_file(
+        {**weights, "lm_head.weight": weights["shared.weight"].clone()},
+        folder / "model.safetensors",
+    )
+    assert TargetWords.open(folder, ["true", "false"]).ids
 
 
 def test_t5_keeps_the_contract(tmp_path: Path) -> None:
@@ -410,7 +420,7 @@ def test_a_word_is_a_word_a_piece_or_an_id(tmp_path: Path) -> None:
         word_id(tokens, 5000)
     with pytest.raises(InputError, match="same token"):
         word_ids(tokens, ("true", "_true"))
-    with pytest.raises(InputError, match="'trues' is not one token.*; 'falses' is not one token"):
+    with pytest.raises(InputError, match=r"'trues' is not one token.*; 'falses' is not one"):
         word_ids(tokens, ("trues", "falses"))
     for nothing in ("", " "):
         with pytest.raises(InputError, match=f"'{nothing}' is no word"):

@@ -580,8 +580,27 @@ def test_damaged_vectors_are_noticed(tmp_path: Path) -> None:
         file.write_bytes(whole)
     note = next(index.path.glob("vectors-*")) / "note.json"
     note.write_text(json.dumps({}))
+    opened = Index.open(index.path)
     with pytest.raises(DamagedError, match=r"note.json"):
-        Index.open(index.path)
+        opened.dense(Numbers(2))
+    with pytest.raises(DamagedError, match=r"note.json"):
+        verify(index.path)
+
+
+def test_damaged_vectors_do_not_lose_the_words(tmp_path: Path) -> None:
+    index = made(tmp_path / "index", [[n, 1] for n in range(20)])
+    ids = [document.id for document in index]
+    shutil.rmtree(next(index.path.glob("vectors-*")))
+    opened = Index.open(index.path)
+    assert "is missing" in str(opened.snapshot.damaged)
+    assert [document.id for document in opened] == ids
+    found = opened.bm25()(Queries.of([Query("q", next(iter(index)).text)]))
+    assert len(found["q"].ids) > 0
+    assert any("damaged" in warning for warning in describe_index(index.path).warnings)
+    with pytest.raises(DamagedError, match="is missing"):
+        opened.merge()
+    opened.encode(Numbers(2), force=True)
+    assert Index.open(index.path).snapshot.damaged is None
 
 
 def test_the_vectors_of_another_index_are_noticed(tmp_path: Path) -> None:
@@ -590,8 +609,9 @@ def test_the_vectors_of_another_index_are_noticed(tmp_path: Path) -> None:
     (folder,) = (found.name for found in first.path.glob("vectors-*"))
     shutil.rmtree(first.path / folder)
     shutil.copytree(tmp_path / "second" / folder, first.path / folder)
+    opened = Index.open(first.path)
     with pytest.raises(DamagedError, match="holds other vectors"):
-        Index.open(first.path)
+        opened.dense(Numbers(2))
 
 
 # Hybrids

@@ -124,8 +124,8 @@ def _describe(asked: Request, verify: bool) -> Facts:
 
         return describe_index(path)
     if kind == "run":
-        read = read_run(path, faults)
-        return describe.describe_run(read, read_spec(path)).with_faults(faults)
+        run, spec = read_run(path, faults), read_spec(path)
+        return describe.describe_run(run, spec).with_faults(faults)
     if kind in ("qrels", "beir-qrels"):
         return describe.describe_qrels(read_qrels(path, faults)).with_faults(faults)
     if kind in ("topics", "topics-xml", "querylog"):

@@ -214,6 +214,8 @@ def search(
     from tamis.search import Index, chosen_source
 
     opened = Index.open(folder)
+    if opened.snapshot.damaged is not None:
+        say(f"warning: the vectors are damaged, words can be searched: {opened.snapshot.damaged}")
     asked = {"k1": k1, "b": b, "mu": mu, "terms": terms, "documents": documents, "weight": weight}
     given = {name: value for name, value in asked.items() if value is not None}
     by_words = None if ranking == "dense" or ranking == "hybrid" else ranking

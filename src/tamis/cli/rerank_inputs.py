@@ -30,9 +30,12 @@ def open_documents(
 
     if not is_id(name) and format is None and Path(name).is_dir() and look(name) == "index":
         return Index.open(name), None, Faults()
-    on_error = "skip" if skip else "raise"
     opened = open_collection(
-        name, format=format, columns=columns, on_error=on_error, keep_empty=True
+        name,
+        format=format,
+        columns=columns,
+        on_error="skip" if skip else "raise",
+        keep_empty=True,
     )
     return opened.documents, opened.queries, opened.faults
 

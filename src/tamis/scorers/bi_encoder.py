@@ -14,8 +14,8 @@ from tamis.errors import InputError, require
 from tamis.scorers._bert import Bert, build
 from tamis.scorers._onnx import Backend, OnnxTexts, Session
 from tamis.scorers.batching import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
-from tamis.scorers.note import ModelNote, Pooling, note_if_any
 from tamis.scorers.modules import check_modules, pooling_folder
+from tamis.scorers.note import ModelNote, Pooling, note_if_any
 from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, json_of, length_said
 from tamis.scorers.weights import Tensor, load, open_tokens, read_config
 from tamis.types import Pairs, Scores
@@ -220,8 +220,8 @@ def pooling_of(folder: Path, note: ModelNote | None) -> Pooling:
         what = f"pools by {', '.join(on)}" if on else "does not say how token vectors are pooled"
         raise InputError(
             f"{folder} {what}",
-            hint=f"tamis adopt {folder} -o NEW --pooling mean, or cls, then use NEW; "
-            'in Python pooling="mean" or "cls"',
+            hint=f"tamis adopt {folder} -o NEW --kind bi-encoder --pooling mean (or cls), then use "
+            'NEW; in Python pooling="mean" or "cls"',
         )
     return found[0]
 

@@ -28,6 +28,8 @@ def describe_index(path: Path) -> Facts:
         if name in index.tuned:
             facts[f"tuned {name}"] = dict(index.tuned[name]["parameters"])
             facts[f"tuned {name} for"] = index.tuned[name]["measure"]
+    if index.snapshot.damaged is not None:
+        return Facts(facts, (f"the vectors are damaged: {index.snapshot.damaged}",))
     if index.snapshot.encoded:
         facts["vectors"] = _vectors(index)
     missing = documents_without_vectors(index.snapshot)

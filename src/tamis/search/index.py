@@ -288,7 +288,10 @@ def _open_snapshot(path: Path) -> Snapshot:
     while True:
         commit = read_commit(path)
         try:
-            return Snapshot(path, commit)
+            found = Snapshot(path, commit)
         except (DamagedError, FileNotFoundError):
             if read_commit(path) == commit:
                 raise
+        else:
+            if found.damaged is None or read_commit(path) == commit:
+                return found

@@ -83,11 +83,24 @@ class Snapshot:
     def __init__(self, folder: Path, commit: Commit) -> None:
         self.commit = commit
         self.segments = [opened(folder, entry) for entry in commit.segments]
-        self.dense = [
-            open_vectors(folder, entry.vectors, entry.vectors_digest) for entry in commit.segments
-        ]
-        """Of each segment the vectors of its documents, where they were encoded."""
+        self.damaged: DamagedError | None = None
+        """What is wrong with the vectors, if something is; words can be searched all the same."""
+        self._dense: list[Vectors | None] = []
+        try:
+            self._dense = [
+                open_vectors(folder, entry.vectors, entry.vectors_digest)
+                for entry in commit.segments
+            ]
+        except DamagedError as error:
+            self.damaged = error
         self._pair_scores: dict[Ranking, list[PairScores]] = {}
+
+    @property
+    def dense(self) -> list[Vectors | None]:
+        """Of each segment the vectors of its documents, where they were encoded."""
+        if self.damaged is not None:
+            raise self.damaged
+        return self._dense
 
     @property
     def encoded(self) -> list[Vectors]:

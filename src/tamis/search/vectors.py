@@ -165,7 +165,10 @@ def open_vectors(folder: Path, name: str | None, digest: str | None) -> Vectors 
         return None
     found = Vectors(folder / name)
     if found.files.digest != digest:
-        raise DamagedError(f"{folder / name} holds other vectors", hint="build the index again")
+        raise DamagedError(
+            f"{folder / name} holds other vectors",
+            hint=f"encode again: tamis index -o {folder} --dense MODEL --force",
+        )
     return found
 
 
