@@ -118,7 +118,10 @@ def by_layer(
     seen = np.empty((len(LAYERS), len(texts), width), np.float32)
     with require("torch").inference_mode():
         for batch in batches(lengths, scorer.budget):
-            made = [scorer._joined(asked, found[n], *kept[n]) for n in batch.tolist()]
+            made = [
+                scorer.layout.join(asked.ids[: kept[n][0]], found[n].ids[: kept[n][1]])
+                for n in batch.tolist()
+            ]
             ids, segments = zip(*made, strict=True)
             sizes = [len(sequence) for sequence in ids]
             starts, alike = np.cumsum([0, *sizes[:-1]]), groups(sizes)
