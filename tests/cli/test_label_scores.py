@@ -111,7 +111,7 @@ def test_weak_with_bm25(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (facts["collection"], facts["split"]) == ("docs", "train")
     assert list(made.queries.ids) == ["q1", "q2"]
     assert made.value.max() == 5
-    by_run = label("weak", "-c", "index", "--run", "run.trec", "--queries", "docs")
+    by_run = label("weak", "-c", "index", "--run", "run.trec", "--queries", "docs/queries.jsonl")
     assert len(by_run) == 16
     assert by_run.facts["first stage"] == "run.trec"
     for group in range(4):
