@@ -33,7 +33,7 @@ from tamis.cli.label_scores import (
     weak,
 )
 from tamis.cli.label_show import Show
-from tamis.cli.rerank import _check_output
+from tamis.cli.rerank_inputs import check_output
 
 if TYPE_CHECKING:
     from tamis.cli.label_inputs import Given
@@ -102,7 +102,7 @@ def gold(
     from tamis.labels.gold import gold as label
 
     count = how_many(negatives)
-    _check_output(str(output), force)
+    check_output(str(output), force)
     given = open_to_label(collection, index, queries, qrels, split, on_error)
     judged = judgements(given)
     asked = queries_to_label(given, run, judged.queries)
@@ -171,7 +171,7 @@ def pseudo(
     from tamis.labels.pseudo import pseudo as label
 
     drawn = how_many(negatives)
-    _check_output(str(output), force)
+    check_output(str(output), force)
     if from_documents and (run or queries or split or sample or margin or first or positives > 1):
         raise typer.BadParameter(
             "--from-documents goes without --run, --queries, --split, --sample, --positives, "

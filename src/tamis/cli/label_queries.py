@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tamis.cli.common import say
 from tamis.cli.label_inputs import TEST, Given, open_given
-from tamis.cli.rerank import _read
+from tamis.cli.rerank_inputs import read_run_file
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def queries_to_label(given: Given, run: str | None, judged: Ids | None = None) -
                 f"{given.name} has no queries",
                 hint="name a file of queries: --queries FILE; or none: --from-documents of pseudo",
             )
-        return _read(run, given.skip).queries
+        return read_run_file(run, given.skip).queries
     if judged is not None:
         return _among(known, judged)
     split_to_label(given)  # an error where there is a choice
@@ -121,7 +121,7 @@ def first_stage(
     """What a run has for these queries, or what BM25 finds."""
     if run is None:
         return search(bm25(searchable(given), threads), queries, depth)
-    found = _read(run, given.skip).select(queries.ids)
+    found = read_run_file(run, given.skip).select(queries.ids)
     if not len(found):
         raise InputError(
             f"{run} has none of the {len(queries):,} queries to label",

@@ -13,7 +13,7 @@ from tamis.cli.common import Force, Json, OnError, QueriesFile, say
 from tamis.cli.label_inputs import Given, lexical, open_any_ranker, open_given
 from tamis.cli.label_queries import bm25, first_stage, judgements, open_to_label, queries_to_label
 from tamis.cli.label_show import Show, finish
-from tamis.cli.rerank import _check_output, _score_cache
+from tamis.cli.rerank_inputs import check_output, score_cache
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def weak(
     """
     from tamis.labels.weak import weak as label
 
-    _check_output(str(output), force)
+    check_output(str(output), force)
     given = open_to_label(collection, index, queries, qrels, split, on_error)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = lexical(given, k1, b) if model == "lexical" else open_any_ranker(model, given, threads)
@@ -160,7 +160,7 @@ def teacher(
     """
     from tamis.labels.teacher import teacher as label
 
-    _check_output(str(output), force)
+    check_output(str(output), force)
     given = open_to_label(collection, index, queries, qrels, split, on_error)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = open_any_ranker(model, given, threads, service_model, key_variable)
@@ -240,7 +240,7 @@ def transfer(
     )
 
     _check_transfer(method, model, threshold, calibrate, calibrate_on)
-    _check_output(str(output), force)
+    check_output(str(output), force)
     given = open_to_label(collection, index, queries, qrels, split, on_error)
     judged, test = judgements(given), _test_queries(given)
     refuse_test(judged.queries, test)
@@ -315,7 +315,7 @@ def _kept(
     if cache and no_cache:
         raise typer.BadParameter("--cache and --no-cache contradict each other")
     path = None if no_cache else cache or Path(f"{output}.scores")
-    with _score_cache(path, ranker, always=False) as scores:
+    with score_cache(path, ranker, always=False) as scores:
         yield scores
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -22,18 +20,23 @@ from tamis.cli.common import (
     QueriesFile,
     TextColumn,
     TitleColumn,
-    reading,
     say,
     show_facts,
     show_json,
     writing_to,
 )
-from tamis.cli.rerank_inputs import check_cache, open_documents, say_faults, with_texts
-from tamis.errors import InputError, OutputError
+from tamis.cli.rerank_inputs import (
+    check_cache,
+    check_output,
+    open_documents,
+    read_run_file,
+    say_faults,
+    score_cache,
+    with_texts,
+)
+from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.models import Ranker
-    from tamis.pipeline.cache import ScoreCache
     from tamis.pipeline.cascade import Cascaded
     from tamis.pipeline.rerank import Rerank
     from tamis.pipeline.reranked import Reranked
@@ -157,19 +160,19 @@ def rerank(
     if calibrate and not agreement:
         raise typer.BadParameter("--calibrate is for --agreement")
     check_cache(cache, output, run)
-    _check_output(output, force)
+    check_output(output, force)
     skip = on_error == "skip"
     columns = Columns(id=id, text=text, title=title)
     found, texts, faults = open_documents(collection, format, columns, skip)
-    read = with_texts(_read(run, skip), queries, texts, skip)
+    read = with_texts(read_run_file(run, skip), queries, texts, skip)
     other = None
     if calibrate:
-        other = _read(calibrate, skip)
+        other = read_run_file(calibrate, skip)
         told = queries if other.queries.texts is None else None
         other = with_texts(other, told, texts, skip)
     ranker = open_ranker(model, threads=threads, documents=found, backend=backend)
     kept = None if no_cache or latency else cache or _beside(output)
-    with _score_cache(kept, ranker, always=tune is not None) as scores:
+    with score_cache(kept, ranker, always=tune is not None) as scores:
         stage = stage_of(
             ranker.scorer,
             found,
@@ -221,55 +224,8 @@ def _check_use(
         raise typer.BadParameter("--json prints on stdout: write the run to a file")
 
 
-def _check_output(output: str, force: bool) -> None:
-    """Refuse before the work what could not be written after it."""
-    path = Path(output)
-    if output == STDIO:
-        return
-    if path.exists() and not force:
-        raise OutputError(f"{path} exists already", hint="choose another name, or give --force")
-    if not path.parent.is_dir():
-        raise OutputError(f"there is no folder {path.parent}", hint="make it first")
-
-
-def _read(run: str, skip: bool) -> Run:
-    from tamis.collection.base import Faults
-    from tamis.collection.runs import read_run
-
-    faults = Faults(skip=skip)
-    with reading(run) as path:
-        read = read_run(path, faults)
-    say_faults(faults)
-    return read
-
-
 def _beside(output: str) -> Path | None:
     return None if output == STDIO else Path(f"{output}.scores")
-
-
-@contextmanager
-def _score_cache(path: Path | None, ranker: Ranker, always: bool) -> Iterator[ScoreCache | None]:
-    """The scores kept in a file, if any are to be; says so when the work is interrupted.
-
-    Where they are needed twice they are `always` kept, if only for as long as the work lasts.
-    """
-    from tamis.pipeline.cache import ScoreCache
-
-    with ExitStack() as held:
-        if path is None or ranker.identity is None:
-            if not always:
-                yield None
-                return
-            path = Path(held.enter_context(TemporaryDirectory())) / "scores"
-        cache = held.enter_context(ScoreCache(path, ranker.identity or ranker.name))
-        if cache.dropped:
-            say(f"note: {cache.dropped:,} bytes at the end of {path} were not whole: dropped")
-        try:
-            yield cache
-        except KeyboardInterrupt:
-            kept = f"{len(cache):,} scores are kept in {path}"
-            say(f"interrupted: {kept}: the same command goes on from there")
-            raise typer.Exit(130) from None
 
 
 def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:

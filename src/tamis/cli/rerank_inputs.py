@@ -1,19 +1,23 @@
-"""What `tamis rerank` is given: documents and the texts of queries, and what was bad in them."""
+"""What verbs that score are given: documents, texts of queries, a run, scores that are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import typer
 
-from tamis.cli.common import STDIO, say
-from tamis.errors import InputError
+from tamis.cli.common import STDIO, reading, say
+from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from tamis.collection._records import Columns
     from tamis.collection.base import Faults
+    from tamis.models import Ranker
+    from tamis.pipeline.cache import ScoreCache
     from tamis.types import Document, Queries, Run
 
 
@@ -79,3 +83,51 @@ def check_cache(cache: Path | None, output: str, run: str) -> None:
     for what, name in (("output", output), ("run", run)):
         if cache is not None and name != STDIO and cache.absolute() == Path(name).absolute():
             raise typer.BadParameter(f"--cache {cache} is the {what}: name another file")
+
+
+def check_output(output: str, force: bool) -> None:
+    """Refuse before the work what could not be written after it."""
+    path = Path(output)
+    if output == STDIO:
+        return
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists already", hint="choose another name, or give --force")
+    if not path.parent.is_dir():
+        raise OutputError(f"there is no folder {path.parent}", hint="make it first")
+
+
+def read_run_file(run: str, skip: bool) -> Run:
+    """A run from a file or stdin; bad lines that are skipped are told."""
+    from tamis.collection.base import Faults
+    from tamis.collection.runs import read_run
+
+    faults = Faults(skip=skip)
+    with reading(run) as path:
+        read = read_run(path, faults)
+    say_faults(faults)
+    return read
+
+
+@contextmanager
+def score_cache(path: Path | None, ranker: Ranker, always: bool) -> Iterator[ScoreCache | None]:
+    """The scores kept in a file, if any are to be; says so when the work is interrupted.
+
+    Where they are needed twice they are `always` kept, if only for as long as the work lasts.
+    """
+    from tamis.pipeline.cache import ScoreCache
+
+    with ExitStack() as held:
+        if path is None or ranker.identity is None:
+            if not always:
+                yield None
+                return
+            path = Path(held.enter_context(TemporaryDirectory())) / "scores"
+        cache = held.enter_context(ScoreCache(path, ranker.identity or ranker.name))
+        if cache.dropped:
+            say(f"note: {cache.dropped:,} bytes at the end of {path} were not whole: dropped")
+        try:
+            yield cache
+        except KeyboardInterrupt:
+            kept = f"{len(cache):,} scores are kept in {path}"
+            say(f"interrupted: {kept}: the same command goes on from there")
+            raise typer.Exit(130) from None
