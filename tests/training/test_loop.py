@@ -20,7 +20,7 @@ import pytest
 
 from tamis.errors import InputError, OutputError, TrainingError
 from tamis.labels import Examples
-from tamis.models import open_scorer
+from tamis.models import describe_model, open_model, open_scorer
 from tamis.pipeline.library import MappingLibrary
 from tamis.training import checkpoints, learner
 from tamis.training.checkpoints import History
@@ -100,6 +100,13 @@ def test_it_learns_and_writes_a_model(job: Job) -> None:
     assert note["chain"][0]["recipe"] == "tiny"
     assert note["validation"]["after steps"]["0"] == round(checks[0].value, 4)
     assert note["learnt"]["kept after"] == done.kept
+    assert note["learnt"]["steps"] == done.history.step == 48
+    told = dict(describe_model(open_model(job.out)))
+    assert told["trained"] == "tiny, tiny"
+    assert told["recipe"].startswith("tiny: margin loss, rate 0.005, batch 4, 24 tokens")
+    assert f"48, kept after {done.kept}; " in told["steps"]
+    assert told["learnt from"].startswith("64 gold positive, 256 gold pool")
+    assert told["validation"].startswith("RR@10 ")
     xml.fromstring((job.out / "training.svg").read_text())
 
 

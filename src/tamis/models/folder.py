@@ -102,10 +102,59 @@ def describe_model(note: ModelNote) -> list[tuple[str, str]]:
     rest = [
         (name, str(value))
         for name, value in note.facts.items()
-        if name not in ("kind", "layout", "tamis", "exports")
+        if name not in ("kind", "layout", "tamis", "exports", *TRAINING)
     ]
-    told = _exports_in_words(note.facts.get("exports", {}))
+    told = training_in_words(note.facts) + _exports_in_words(note.facts.get("exports", {}))
     return [(name, value) for name, value in rows if value] + rest + told
+
+
+TRAINING = ("chain", "labels", "examples", "recipe", "seed", "learnt", "versions", "validation")
+"""What training writes into a note."""
+
+
+def training_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How a model was trained, a row a fact; nothing for one that was not.
+
+    >>> chain = [{"base": "models/plain", "recipe": "first"}, {"base": "x", "recipe": "then"}]
+    >>> training_in_words({"chain": chain, "labels": {"gold": {"positive": 1200}}})
+    [('trained', 'plain, first, then'), ('learnt from', '1,200 gold positive')]
+    """
+    told: list[tuple[str, str]] = []
+    if chain := facts.get("chain"):
+        steps = [Path(chain[0]["base"]).name, *(step["recipe"] for step in chain)]
+        told.append(("trained", ", ".join(steps)))
+    if labels := facts.get("labels"):
+        counts = [
+            f"{n:,} {source} {role}" for source, by in labels.items() for role, n in by.items()
+        ]
+        told.append(("learnt from", ", ".join(counts)))
+    if recipe := facts.get("recipe"):
+        told.append(("recipe", _recipe_in_words(recipe)))
+    if learnt := facts.get("learnt"):
+        words = (
+            f"{learnt['steps']:,}, kept after {learnt['kept after']:,}; {learnt['texts']:,} texts"
+        )
+        told.append(("steps", f"{words}, {learnt['cut']:,} cut, {learnt['minutes']:g} minutes"))
+    if validation := facts.get("validation"):
+        values = validation["after steps"]
+        words = ", ".join(f"{value:.4f} after {step}" for step, value in values.items())
+        told.append(("validation", f"{validation['measure']} {words}"))
+    if versions := facts.get("versions"):
+        told.append(("versions", ", ".join(f"{name} {said}" for name, said in versions.items())))
+    return told
+
+
+def _recipe_in_words(recipe: Mapping[str, Any]) -> str:
+    """The settings that matter most, and those that were changed by hand."""
+    head = f", head {recipe['head_rate']:g}" if recipe.get("head_rate") else ""
+    words = (
+        f"{recipe['name']}: {recipe['loss']} loss, rate {recipe['rate']:g}{head}, "
+        f"batch {recipe['batch'] * recipe['accumulation']}, {recipe['max_length']} tokens, "
+        f"seed {recipe['seed']}"
+    )
+    changed = [name for name, said in recipe["sources"].items() if said == "set by hand"]
+    by_hand = ", ".join(f"{name}={recipe[name]}" for name in changed)
+    return f"{words}; set by hand: {by_hand}" if changed else words
 
 
 def _exports_in_words(exports: Mapping[str, Any]) -> list[tuple[str, str]]:

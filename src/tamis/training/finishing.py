@@ -72,12 +72,12 @@ def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
         "recipe": job.recipe.record(),
         "seed": job.recipe.seed,
         "learnt": {
+            **learner.counts,
             "steps": history.step,
             "kept after": kept,
             "texts": history.texts,
             "cut": learner.cut,
             "minutes": round(history.seconds / 60, 2),
-            **learner.counts,
         },
         "versions": {name: version(name) for name in ("torch", "transformers", "numpy")}
         | {"tamis": __version__},
