@@ -240,6 +240,63 @@ def test_a_model_that_says_the_same_of_all_is_refused(job: Job) -> None:
         train(replace(job, recipe=lists))
 
 
+def test_without_validation_a_collapsed_model_is_refused_too(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Learner, "scores", lambda self, some: np.ones(len(some), np.float32))
+    with pytest.raises(TrainingError, match="have the same score"):
+        train(replace(job, validation=None, recipe=replace(PAIRS, epochs=1)))
+
+
+def test_trying_out_the_pace_leaves_no_trace(job: Job) -> None:
+    one, two = Learner.of(job), Learner.of(job)
+    Pace.of(one)
+    for name, weight in one.model.named_parameters():
+        assert torch.equal(weight, dict(two.model.named_parameters())[name]), name
+    assert not one.optimizer.state_dict()["state"]
+
+
+def test_killed_when_all_but_the_cleaning_up_was_done(job: Job) -> None:
+    short = replace(job, recipe=replace(PAIRS, epochs=1))
+    with pytest.MonkeyPatch.context() as patch:
+        real = shutil.rmtree
+
+        def dies(path: Any, *given: Any, **named: Any) -> None:
+            if str(path).endswith(".training"):
+                raise Killed
+            real(path, *given, **named)
+
+        patch.setattr(shutil, "rmtree", dies)
+        with pytest.raises(Killed):
+            train(short)
+    before = weights(job.out)
+    done = train(short, resume=True)
+    assert weights(done.folder) == before
+    assert done.history.step == done.facts["learnt"]["steps"] > 0
+    assert not checkpoints.work_folder(job.out).exists()
+
+
+def test_a_full_disk_is_told(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OutputError, match="No space left on device") as error:
+        train(job)
+    assert "--resume" in error.value.hint
+
+
+def test_what_was_cut_is_counted_across_a_kill(job: Job, tmp_path: Path) -> None:
+    narrow = replace(PAIRS, epochs=2, max_length=8, keep="last")
+    whole = train(replace(job, recipe=narrow, out=tmp_path / "whole"))
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted(patch, Learner, "learn", 12)
+        with pytest.raises(Killed):
+            train(replace(job, recipe=narrow))
+    done = train(replace(job, recipe=narrow), resume=True)
+    assert done.history.cut == whole.history.cut > 0
+
+
 def test_patience_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([0.1, 0.5, 0.4, 0.45, 0.3])
     monkeypatch.setattr(Learner, "_validated", lambda self: (next(values), False))

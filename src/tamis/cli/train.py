@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,6 +131,7 @@ def train(
     given = open_to_label(collection, None, queries, None, None, on_error)
     known = given.queries or (given.collection.queries if given.collection else None)
     learn = _with_texts(join_examples([read_examples(each) for each in examples]), known)
+    _refuse_nothing(learn)
     held: Examples | None = None
     if validate:
         held = _with_texts(read_examples(validate), known)
@@ -142,11 +145,23 @@ def train(
         _refuse_absent(learn, held, books)
         job = Job(learn, books, chosen, base, output, validation, threads, random_weights)
         try:
-            done = run_training(job, max_time=allowed, resume=resume, force=force, said=say)
+            with _first_speaks():
+                done = run_training(job, max_time=allowed, resume=resume, force=force, said=say)
         except KeyboardInterrupt:
             say("what was learnt up to the last checkpoint is kept: --resume goes on from there")
             raise
-    _show(done, json)
+    with _first_speaks():
+        _show(done, json)
+
+
+@contextmanager
+def _first_speaks() -> Iterator[None]:
+    """Of several processes under torchrun only the first prints; errors are told by all."""
+    if int(os.environ.get("RANK", "0")) == 0:
+        yield
+        return
+    with Path(os.devnull).open("w") as quiet, redirect_stdout(quiet), redirect_stderr(quiet):
+        yield
 
 
 def _recipe(name: str, settings: list[str], seed: int | None) -> Recipe:
@@ -172,6 +187,13 @@ def _with_texts(examples: Examples, queries: Queries | None) -> Examples:
             hint="name a file of queries: --queries FILE",
         )
     return examples
+
+
+def _refuse_nothing(examples: Examples) -> None:
+    if not len(examples):
+        raise InputError("there are no examples to learn from", hint="label some first")
+    if (examples.value == examples.value[0]).all():
+        say(f"warning: all values are {examples.value[0]:g}: there is nothing to tell apart")
 
 
 def _is_class(examples: Examples) -> bool:

@@ -182,8 +182,8 @@ def _outputs(start: Start, wanted: int | None) -> int:
         raise InputError(f"a re-ranker cannot have {wanted} outputs", hint="say 1 or 2")
     if wanted and own and wanted != own and not (start.fresh_head or start.random_weights):
         raise InputError(
-            f"{start.loaded.folder} has a head with {own} outputs, not {wanted}",
-            hint=f"train it with {own}, or ask for a fresh head",
+            f"{start.loaded.folder} has a head with {own} output{'s' * (own > 1)}, not {wanted}",
+            hint=f"a recipe with {own}, or a fresh head: --set fresh_head=true",
         )
     return wanted or own or 1
 

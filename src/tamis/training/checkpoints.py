@@ -41,7 +41,11 @@ class History:
     losses: list[float] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     texts: int = 0
+    cut: int = 0
+    """How many texts had to be cut."""
     seconds: float = 0.0
+    checked: float = 0.0
+    """Seconds of learning, and of validating and writing."""
 
     @property
     def step(self) -> int:
@@ -101,10 +105,17 @@ def save(folder: Path, model: Trainable, optimizer: Any, history: History) -> Pa
     """Write a checkpoint, whole or not at all, and remove those that are no longer needed."""
     torch = require("torch")
     path = folder / f"step-{history.step:08}"
-    with new_folder(path, force=True) as part:
-        model.save(part / "model")
-        torch.save(optimizer.state_dict(), part / "optimizer.pt")
-        _write_json(part / "history.json", asdict(history))
+    broken = (OSError, RuntimeError, require("safetensors").SafetensorError)
+    try:
+        with new_folder(path, force=True) as part:
+            model.save(part / "model")
+            torch.save(optimizer.state_dict(), part / "optimizer.pt")
+            _write_json(part / "history.json", asdict(history))
+    except broken as error:
+        raise OutputError(
+            f"cannot write {path}: {error}",
+            hint="is the disk full? make room, then --resume goes on from the checkpoint before",
+        ) from error
     best = history.best()
     wanted = {history.step, best.step if best else history.step}
     for other in steps(folder):
@@ -125,7 +136,12 @@ def model_at(folder: Path, step: int) -> Path:
 
 def read_history(folder: Path, step: int) -> History:
     """What had happened up to a checkpoint."""
-    found = _read_json(folder / f"step-{step:08}" / "history.json")
+    return history_in(folder / f"step-{step:08}" / "history.json")
+
+
+def history_in(path: Path) -> History:
+    """The history in a file."""
+    found = _read_json(path)
     checks = [Check(**check) for check in found.pop("checks")]
     return History(**found, checks=checks)
 

@@ -54,6 +54,16 @@ def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Tr
     return Trained(job.out, history, kept, facts)
 
 
+def finished(out: Path, work: Path) -> Trained | None:
+    """A training that was stopped only when its model had been written; cleaned up now."""
+    if not (work.exists() and (out / HISTORY).is_file()):
+        return None
+    shutil.rmtree(work)
+    facts = read_note(out).facts
+    kept = int(facts["learnt"]["kept after"])
+    return Trained(out, checkpoints.history_in(out / HISTORY), kept, facts)
+
+
 def _scale(learner: Learner, usual: Any) -> Any:
     recipe = learner.job.recipe
     return recipe.scale or usual
@@ -76,8 +86,8 @@ def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
             "steps": history.step,
             "kept after": kept,
             "texts": history.texts,
-            "cut": learner.cut,
-            "minutes": round(history.seconds / 60, 2),
+            "cut": history.cut,
+            "minutes": round((history.seconds + history.checked) / 60, 2),
         },
         "versions": {name: version(name) for name in ("torch", "transformers", "numpy")}
         | {"tamis": __version__},

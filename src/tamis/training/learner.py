@@ -28,7 +28,7 @@ from tamis.training.recipe import Recipe
 from tamis.training.samplers import Batch, Epoch, batches, counts, targets
 from tamis.training.schedules import optimizer_of, parameter_groups, rate_at, set_rates
 from tamis.training.trainable import Trainable, accumulate, open_trainable
-from tamis.training.validation import Validation
+from tamis.training.validation import Validation, some_of
 from tamis.training.watching import collapsed, trouble_in
 from tamis.types import Pairs
 
@@ -65,8 +65,6 @@ class Learner:
     values: Any
     counts: dict[str, int]
     steps: int
-    cut: int = 0
-    """How many texts had to be cut so far."""
     _epoch: tuple[int, Epoch | None] = (-1, None)
 
     @classmethod
@@ -91,12 +89,11 @@ class Learner:
             seed=recipe.seed,
         )
         accelerator.prepare_model(model, device_placement=True, evaluation_mode=True)
-        groups = parameter_groups(model.named_parameters(), recipe, model.head_names)
         return cls(
             job,
             accelerator,
             model,
-            optimizer_of(groups, recipe),
+            _optimizer(model, recipe),
             loss_of(recipe, model.note.word_ids),
             values,
             found,
@@ -133,22 +130,35 @@ class Learner:
 
     def learn(self, history: History, work: Path) -> None:
         """Take the next step; a loss that is no number, or that rises, ends the training."""
-        torch, recipe, step = require("torch"), self.job.recipe, history.step
-        began = time.monotonic()
+        recipe, step, began = self.job.recipe, history.step, time.monotonic()
         batch = self.batch(step)
-        set_rates(self.optimizer, rate_at(step, self.steps, recipe))
-        loss = self.gradient(batch, step) / len(batch)
-        history.losses.append(loss)
+        loss, cut = self.gradient(batch, step)
+        history.losses.append(loss / len(batch))
         trouble = trouble_in(history.losses)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip or np.inf)
-        if not trouble and not torch.isfinite(norm):
+        if not trouble and not self.advance(rate_at(step, self.steps, recipe)):
             trouble = f"the gradient of step {step + 1} is no number"
         if trouble:
             raise self._went_wrong(trouble, work)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
         history.texts += sum(map(len, batch))
+        history.cut += cut
         history.seconds += time.monotonic() - began
+
+    def advance(self, factor: float) -> bool:
+        """Let the optimizer take a step at its rates times a factor, if there is one to take."""
+        torch = require("torch")
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.model.parameters(), self.job.recipe.clip or np.inf
+        )
+        finite = bool(torch.isfinite(norm))
+        if finite:
+            set_rates(self.optimizer, factor)
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return finite
+
+    def forget(self) -> None:
+        """Begin with a new optimizer, as if no step had been taken."""
+        self.optimizer = _optimizer(self.model, self.job.recipe)
 
     def batch(self, step: int) -> Batch:
         """The units that a step learns from."""
@@ -159,15 +169,15 @@ class Learner:
         assert found is not None
         return found[place]
 
-    def gradient(self, batch: Batch, step: int) -> float:
-        """Add up the gradient of a batch, and say the sum of its losses."""
+    def gradient(self, batch: Batch, step: int) -> tuple[float, int]:
+        """Add up the gradient of a batch; the sum of its losses, and how many texts were cut."""
         torch, job = require("torch"), self.job
         rank, many = self.accelerator.process_index, self.accelerator.num_processes
         torch.manual_seed(_seed(job.recipe.seed, step, rank))
         mine = batch[rank::many]
         rows = np.concatenate(mine) if mine else np.zeros(0, np.int64)
         prepared = self.model.prepare(*row_texts(job.examples, rows, job.library))
-        self.cut += sum(text.cut > 0 for text in prepared)
+        cut = sum(text.cut > 0 for text in prepared)
         bounds = np.cumsum([0, *map(len, mine)]).tolist()
         units = [prepared[a:b] for a, b in pairwise(bounds)]
         self.model.train()
@@ -182,33 +192,41 @@ class Learner:
                 budget=job.recipe.micro_tokens,
                 threads=self.threads,
             )
-        return self._added(loss) if many > 1 else loss
+        return self._added(loss, cut) if many > 1 else (loss, cut)
 
-    def _added(self, loss: float) -> float:
-        """The loss of all processes, after their gradients were added."""
+    def _added(self, loss: float, cut: int) -> tuple[float, int]:
+        """The same of all processes, after their gradients were added."""
         torch = require("torch")
         for parameter in self.model.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             parameter.grad = self.accelerator.reduce(parameter.grad, "sum")
-        total = torch.tensor(loss, dtype=torch.float64, device=self.accelerator.device)
-        return float(self.accelerator.reduce(total, "sum"))
+        both = torch.tensor([loss, cut], dtype=torch.float64, device=self.accelerator.device)
+        total, cuts = self.accelerator.reduce(both, "sum").tolist()
+        return total, int(cuts)
 
     def check(self, history: History, work: Path) -> None:
         """Validate the model and keep it; one that gives all texts the same score is refused."""
-        if self.job.validation is not None:
-            value, same = self.alone(self._validated)
+        began = time.monotonic()
+        watched = self.job.validation is not None or history.step == self.steps
+        value, same = self.alone(self._validated) if watched else (None, False)
+        if value is not None:
             history.checks.append(Check(history.step, value))
-            if same and history.step:
-                raise self._went_wrong("all texts of a query have the same score", work)
+        if same and history.step:
+            raise self._went_wrong("all texts of a query have the same score", work)
         self.keep(history, work)
+        history.checked += time.monotonic() - began
 
-    def _validated(self) -> tuple[float, bool]:
-        """The measure on the validation examples, and whether all their scores are the same."""
-        assert self.job.validation is not None
-        examples = self.job.validation.examples
-        scores = self.scores(examples)
-        return self.job.validation.value(scores), collapsed(scores, examples.offsets)
+    def _validated(self) -> tuple[float | None, bool]:
+        """The measure on the validation examples, and whether all their scores are the same.
+
+        Without such examples there is no measure, and some that were learnt from are scored.
+        """
+        validation, examples = self.job.validation, self.job.examples
+        watched = validation.examples if validation else some_of(examples, self.job.recipe.seed)
+        scores = self.scores(watched)
+        same = collapsed(scores, watched.offsets)
+        return (validation.value(scores) if validation else None), same
 
     def scores(self, examples: Examples) -> Any:
         """The scores of all rows of some examples by the model as it is now."""
@@ -270,6 +288,12 @@ ROWS = 4096
 """How many rows are scored at a time."""
 RECENT = 20
 """Over how many steps the loss that is shown is averaged."""
+
+
+def _optimizer(model: Trainable, recipe: Recipe) -> Any:
+    return optimizer_of(
+        parameter_groups(model.named_parameters(), recipe, model.head_names), recipe
+    )
 
 
 def _seed(*numbers: int) -> int:

@@ -122,6 +122,9 @@ def curves(
     A size of 0 tests a start as it is, if it can rank already. The cells are in `work`.
     """
     _refuse_leak(examples, test)
+    for name in starts:
+        if Path(name).name != name:
+            raise InputError(f"a start cannot be called {name!r}", hint="its cells are files")
     work.mkdir(parents=True, exist_ok=True)
     _same_setting(work, _setting(starts, examples, recipe, test))
     wanted = [
@@ -137,7 +140,8 @@ def curves(
             path = work / f"{name}-{size}-{sample}.json"
             if not path.exists():
                 said(f"cell {number + 1} of {len(wanted)}: {name}, {size} queries, sample {sample}")
-                job = _job(starts[name], examples, size, sample, recipe, books, work, threads)
+                out = path.with_suffix(".model")
+                job = _job(starts[name], examples, size, sample, recipe, books, out, threads)
                 cell = _cell(name, size, sample, job, test, documents, said)
                 with new_file(path) as part:
                     part.write_text(json.dumps(asdict(cell)), "utf-8")
@@ -177,13 +181,12 @@ def _job(
     sample: int,
     recipe: Recipe,
     books: Any,
-    work: Path,
+    out: Path,
     threads: int | None,
 ) -> Job:
     drawn = sampled(examples, size, sample) if size else examples
     learn, held = hold_out(drawn, recipe.seed)
     validation = Validation.of(held, recipe.measure) if held else None
-    out = work / "model"
     return Job(learn, books, recipe, start.base, out, validation, threads, start.random_weights)
 
 

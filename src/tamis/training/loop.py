@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from tamis.durable import Progress
 from tamis.errors import OutputError
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
-from tamis.training.finishing import Trained, finish
+from tamis.training.finishing import Trained, finish, finished
 from tamis.training.learner import Job, Learner
 from tamis.training.pace import Pace
 
@@ -37,20 +38,22 @@ def train(
     `max_time`, in seconds, fits the number of steps to the time. `resume` goes on with a training
     that was stopped; `force` replaces a model that is there.
     """
+    work = checkpoints.work_folder(job.out)
+    if resume and (done := finished(job.out, work)):
+        return done
     if job.out.exists() and not force:
         raise OutputError(f"{job.out} exists already", hint="choose another name, or give --force")
-    work = checkpoints.work_folder(job.out)
     known = checkpoints.planned(work) if resume else {}
     learner = Learner.of(job, known.get("steps"))
     pace = Pace.of(learner)
     if max_time is not None and not known:
-        learner.steps = pace.steps_within(max_time, learner)
+        learner.steps = learner.alone(lambda: pace.steps_within(max_time, learner))
     going_on = learner.alone(
         lambda: checkpoints.begin(work, learner.plan(), resume=resume, force=force)
     )
     history = learner.restored(work) if going_on else History()
     said(pace.told(learner, history.step))
-    if not history.checks:
+    if history.step == 0 and not history.checks:
         learner.check(history, work)
     kept = time.monotonic()
     with Progress("training", learner.steps, "steps") as progress:
@@ -59,10 +62,11 @@ def train(
             learner.learn(history, work)
             progress.what = learner.told(history)
             progress.advance()
+            late = time.monotonic() - kept > KEPT_EVERY
             if history.step % learner.every == 0 or history.step == learner.steps:
                 learner.check(history, work)
                 kept = time.monotonic()
-            elif time.monotonic() - kept > KEPT_EVERY:
+            elif learner.alone(partial(bool, late)):
                 learner.keep(history, work)
                 kept = time.monotonic()
     return finish(learner, history, work, force=force)

@@ -16,30 +16,32 @@ if TYPE_CHECKING:
 
 TRIED = 3
 """How many steps are tried out."""
+WRITTEN = 2e8
+"""How many bytes are taken to be written a second."""
 SCORED = 64
 """How many rows of the validation are tried out."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds a step, and seconds a validation."""
+    """Seconds a step, and seconds a validation with what is written then."""
 
     step: float
     check: float
 
     @classmethod
     def of(cls, learner: Learner) -> Pace:
-        """Try a few steps, spread over the first epoch, without learning from them."""
+        """Try a few steps, spread over the first epoch, at a rate of zero: nothing is learnt."""
         places = np.linspace(0, learner.counts["steps"] - 1, TRIED).astype(int).tolist()
         taken = []
         for number, step in enumerate([places[0], *places]):
             began = time.monotonic()
             learner.gradient(learner.batch(step), step)
-            learner.optimizer.zero_grad(set_to_none=True)
+            learner.advance(0.0)
             if number:  # the first is slower than those that follow
                 taken.append(time.monotonic() - began)
-        learner.cut = 0
-        return cls(sum(taken) / len(taken), _check_seconds(learner))
+        learner.forget()
+        return cls(sum(taken) / len(taken), _check_seconds(learner) + _keep_seconds(learner))
 
     def total(self, steps: int, every: int) -> float:
         """Seconds of so many steps with a validation after so many, and one before the first."""
@@ -87,3 +89,10 @@ def _check_seconds(learner: Learner) -> float:
     began = time.monotonic()
     learner.scores(some)
     return (time.monotonic() - began) / len(some) * len(validation.examples)
+
+
+def _keep_seconds(learner: Learner) -> float:
+    """How long a checkpoint takes to write, about."""
+    sizes = sum(int(parameter.numel()) for parameter in learner.model.parameters())
+    copies = 3 if learner.job.recipe.optimizer == "adamw" else 1
+    return copies * 4 * sizes / WRITTEN

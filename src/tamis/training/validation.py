@@ -68,6 +68,12 @@ def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples | None]:
     return examples.of_queries(parts["learn"]), held.select(_listed(held, seed))
 
 
+def some_of(examples: Examples, seed: int) -> Examples:
+    """Some rows of some groups, to look at what a model makes of them."""
+    some = examples.select(examples.group < FEWEST)
+    return some.select(_listed(some, seed))
+
+
 def _listed(examples: Examples, seed: int) -> NDArray[np.bool_]:
     """Which rows are ranked: of every group the positives first, then others at random."""
     drawn = np.random.default_rng(seed).random(len(examples)) - examples.is_role("positive")

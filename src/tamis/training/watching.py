@@ -13,6 +13,8 @@ WINDOW = 50
 WORSE = 2.0
 """How many times the first losses the last may be, plus `SLACK`."""
 SLACK = 0.1
+"""Of fewer steps, whose averages say less, twice the one and ten times the other are borne."""
+SMALLEST = 5
 SAME = 1e-6
 """Scores of a query that differ by less, relative to their size, are the same."""
 
@@ -22,8 +24,10 @@ def trouble_in(losses: Sequence[float]) -> str:
 
     >>> trouble_in([0.7, 0.6, float("nan")])
     'the loss of step 3 is nan'
-    >>> trouble_in([0.5] * 50 + [4.0] * 50)
+    >>> trouble_in([0.5] * 150 + [4.0] * 50)
     'the loss rises: 4.000 over the last 50 steps, 0.500 over the first'
+    >>> trouble_in([0.5] * 20 + [1e6] * 20)
+    'the loss rises: 1000000.000 over the last 10 steps, 0.500 over the first'
     >>> trouble_in([0.5] * 100)
     ''
     """
@@ -31,13 +35,14 @@ def trouble_in(losses: Sequence[float]) -> str:
         return ""
     if not math.isfinite(losses[-1]):
         return f"the loss of step {len(losses)} is {losses[-1]}"
-    if len(losses) < 2 * WINDOW:
+    size = min(WINDOW, len(losses) // 4)
+    if size < SMALLEST:
         return ""
-    first, last = (float(np.mean(part)) for part in (losses[:WINDOW], losses[-WINDOW:]))
-    if last > WORSE * first + SLACK:
-        return (
-            f"the loss rises: {last:.3f} over the last {WINDOW} steps, {first:.3f} over the first"
-        )
+    first, last = (float(np.mean(part)) for part in (losses[:size], losses[-size:]))
+    worse, slack = (WORSE, SLACK) if size == WINDOW else (2 * WORSE, 10 * SLACK)
+    if last > worse * first + slack:
+        now = f"{last:.3f} over the last {size} steps"
+        return f"the loss rises: {now}, {first:.3f} over the first"
     return ""
 
 
