@@ -61,7 +61,7 @@ def test_every_setting_has_a_source(name: str) -> None:
             assert recipe.sources.get(one.name), f"{one.name} of {name} has no source"
     for key, source in recipe.sources.items():
         assert key in {one.name for one in fields(Recipe)}
-        assert source.startswith(("paper 00", "ours: ")), source
+        assert source.startswith(("Nogueira", "Yadav", "Rudra", "Mokrii", "ours: ")), source
 
 
 @pytest.mark.parametrize("name", RECIPES)

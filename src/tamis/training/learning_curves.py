@@ -1,6 +1,6 @@
 """Learning curves: training repeated from several starting points on growing samples of queries.
 
-Figure 1 of paper 004. A cell is one training: a start, a size and a sample. Each is written when it
+Figure 1 of Mokrii. A cell is one training: a start, a size and a sample. Each is written when it
 is done, so that what was interrupted goes on with the next; the training inside a cell goes on too.
 """
 

@@ -23,7 +23,7 @@ from tamis.training.recipe import Loss, Recipe
 Tensor = Any
 LossFunction = Callable[[Tensor, Tensor, Sequence[int]], Tensor]
 HIGHEST = 5.0
-"""What a positive is worth where classes are learnt by regression (paper 001)."""
+"""What a positive is worth where classes are learnt by regression (Yadav)."""
 
 
 def loss_of(recipe: Recipe, word_ids: tuple[int, int] | None = None) -> LossFunction:
@@ -99,7 +99,7 @@ def vocabulary(
 
 
 def squared(scores: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Squared error, on values from 0 to 5 in paper 001.
+    """Squared error, on values from 0 to 5 in Yadav.
 
     >>> import torch
     >>> squared(torch.tensor([3.0, 0.5]), torch.tensor([5.0, 0.0]), [1, 1]).tolist()
@@ -127,7 +127,7 @@ def pairwise_margin(
 def listwise_hinge(
     scores: Tensor, values: Tensor, sizes: Sequence[int], *, margin: float = 0.0
 ) -> Tensor:
-    """Equation 5 of paper 003: by how much each negative stands above each positive, summed.
+    """Equation 5 of You: by how much each negative stands above each positive, summed.
 
     The paper has no margin, so that equal scores for everything are a perfect answer: the loss is
     0 and so is its gradient. A margin above 0 takes that way out.

@@ -1,9 +1,9 @@
 """The recipes that have names: each paper's settings, with the source beside every number.
 
-A paper is cited by its number in the bibliography and the section; "ours" stands where it is
-silent, with the reason. The `-small` siblings are sized for two cores of a laptop: a MiniLM of six
-layers learns from 13 to 25 texts a second there and a small T5 from six, so that an hour is some
-50,000 and 20,000 texts.
+A paper is cited by its first author (docs/explanation/papers.md) and section; "ours" stands where
+it is silent, with the reason. The `-small` siblings are sized for two cores of a laptop: a MiniLM
+of six layers learns from 13 to 25 texts a second there and a small T5 from six, so that an hour is
+some 50,000 and 20,000 texts.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ TENTH = (0.1, "ours: a fresh head moves the body at random until it has learnt s
 
 MONOT5 = Recipe.of(
     "monot5",
-    scorer=("target-words", "paper 000, section 2"),
-    loss=("target-words", "paper 000, section 2"),
-    word_loss=("vocabulary", "paper 000, section 2: fine-tuned to produce the words"),
-    sampler=("balanced", "paper 000, section 3.2"),
-    batch=(128, "paper 000, section 3.2"),
-    steps=(100_000, "paper 000, section 3.2"),
+    scorer=("target-words", "Nogueira, section 2"),
+    loss=("target-words", "Nogueira, section 2"),
+    word_loss=("vocabulary", "Nogueira, section 2: fine-tuned to produce the words"),
+    sampler=("balanced", "Nogueira, section 3.2"),
+    batch=(128, "Nogueira, section 3.2"),
+    steps=(100_000, "Nogueira, section 3.2"),
     optimizer=("adafactor", "ours: T5's own; the paper names none"),
-    rate=(1e-3, "paper 000, section 3.2, constant"),
+    rate=(1e-3, "Nogueira, section 3.2, constant"),
     clip=NO_CLIP,
-    keep=("last", "paper 000, section 3.2: the final checkpoint"),
+    keep=("last", "Nogueira, section 3.2: the final checkpoint"),
     validate_every=(5_000, "ours: twenty points of a curve"),
 )
 FEW_T5 = MONOT5.but(
     "few-t5",
-    sampler=("balanced", "ours: as in section 3.2 of paper 000"),
-    samples=(2_000, "paper 000, section 4.2: 1,000 + 1,000; 20,000 is its other size"),
-    batch=(32, "paper 000, section 4.2"),
-    epochs=(3, "paper 000, section 4.2"),
-    steps=(None, "paper 000, section 4.2 counts epochs"),
-    rate=(1e-3, "paper 000, section 4.2"),
+    sampler=("balanced", "ours: as in section 3.2 of Nogueira"),
+    samples=(2_000, "Nogueira, section 4.2: 1,000 + 1,000; 20,000 is its other size"),
+    batch=(32, "Nogueira, section 4.2"),
+    epochs=(3, "Nogueira, section 4.2"),
+    steps=(None, "Nogueira, section 4.2 counts epochs"),
+    rate=(1e-3, "Nogueira, section 4.2"),
     keep=LAST,
     validate_every=(None, "ours: after each of the three epochs"),
 )
 FEW_BERT = Recipe.of(
     "few-bert",
-    loss=("softmax", "paper 000, section 4.3: a layer that decides between two classes"),
-    outputs=(2, "paper 000, section 4.3"),
+    loss=("softmax", "Nogueira, section 4.3: a layer that decides between two classes"),
+    outputs=(2, "Nogueira, section 4.3"),
     sampler=("balanced", "ours: as for the T5 it is compared with"),
-    samples=(2_000, "paper 000, section 4.2: 1,000 + 1,000; 20,000 is its other size"),
-    batch=(32, "paper 000, section 4.2"),
-    epochs=(3, "paper 000, section 4.2"),
-    rate=(1e-6, "paper 000, section 4.2, without warm-up"),
+    samples=(2_000, "Nogueira, section 4.2: 1,000 + 1,000; 20,000 is its other size"),
+    batch=(32, "Nogueira, section 4.2"),
+    epochs=(3, "Nogueira, section 4.2"),
+    rate=(1e-6, "Nogueira, section 4.2, without warm-up"),
     keep=LAST,
 )
 FEW_BERT_TUNED = FEW_BERT.but(
@@ -70,49 +70,49 @@ FEW_BERT_TUNED = FEW_BERT.but(
 )
 MONOBERT = Recipe.of(
     "monobert-pairwise",
-    loss=("margin", "paper 004, section 4"),
+    loss=("margin", "Mokrii, section 4"),
     margin=(1.0, "ours: the paper names none"),
-    sampler=("pairs", "paper 004, section 4: one pair a query an epoch"),
-    batch=(16, "paper 004, section 4; pairs, as its toolkit counts them"),
-    epochs=(32, "paper 004, section 4: 32 epochs for 32 queries"),
+    sampler=("pairs", "Mokrii, section 4: one pair a query an epoch"),
+    batch=(16, "Mokrii, section 4; pairs, as its toolkit counts them"),
+    epochs=(32, "Mokrii, section 4: 32 epochs for 32 queries"),
     epoch_rule=("falling", "ours: the paper lets them fall and does not say how"),
-    rate=(2e-5, "paper 004, section 4"),
-    head_rate=(2e-4, "paper 004, section 4"),
-    decay=(1e-7, "paper 004, section 4"),
-    warmup=(0.2, "paper 004, section 4, note 5"),
+    rate=(2e-5, "Mokrii, section 4"),
+    head_rate=(2e-4, "Mokrii, section 4"),
+    decay=(1e-7, "Mokrii, section 4"),
+    warmup=(0.2, "Mokrii, section 4, note 5"),
     schedule=("linear", "ours: the paper is silent on what follows; its toolkit falls to zero"),
-    document_tokens=(445, "paper 004, section 4"),
-    keep=("last", "paper 004, section 4: a fixed number of epochs"),
-    measure=("RR", "paper 004, section 4"),
+    document_tokens=(445, "Mokrii, section 4"),
+    keep=("last", "Mokrii, section 4: a fixed number of epochs"),
+    measure=("RR", "Mokrii, section 4"),
 )
 INFUSE_SCORES = Recipe.of(
     "infuse-scores",
-    loss=("squared", "paper 001, section 3.2: regression"),
-    scale=("regression", "paper 001, section 3.2"),
-    batch=(32, "paper 001, section 3.2"),
-    accumulation=(8, "paper 001, section 3.2; 256 rows a step, as transformers counts"),
-    epochs=(3, "paper 001, section 3.2, first step"),
+    loss=("squared", "Yadav, section 3.2: regression"),
+    scale=("regression", "Yadav, section 3.2"),
+    batch=(32, "Yadav, section 3.2"),
+    accumulation=(8, "Yadav, section 3.2; 256 rows a step, as transformers counts"),
+    epochs=(3, "Yadav, section 3.2, first step"),
     schedule=("linear", "ours: as transformers trains by default"),
-    max_length=(128, "paper 001, section 3.2"),
+    max_length=(128, "Yadav, section 3.2"),
     keep=LAST,
-    then=("infuse-gold", "paper 001, section 3.2"),
+    then=("infuse-gold", "Yadav, section 3.2"),
 )
 INFUSE_GOLD = INFUSE_SCORES.but(
     "infuse-gold",
-    epochs=(4, "paper 001, section 3.2, second step"),
-    fresh_head=(False, "paper 001, section 3.2: training goes on, with the same head"),
-    then=(None, "paper 001, section 3.2"),
+    epochs=(4, "Yadav, section 3.2, second step"),
+    fresh_head=(False, "Yadav, section 3.2: training goes on, with the same head"),
+    then=(None, "Yadav, section 3.2"),
 )
 DOCRANK = Recipe.of(
     "docrank",
-    loss=("bce", "paper 002, section 4.1"),
-    scale=("probability", "paper 002, section 3.2: the output is a probability"),
-    batch=(16, "paper 002, section 4.1"),
+    loss=("bce", "Rudra, section 4.1"),
+    scale=("probability", "Rudra, section 3.2: the output is a probability"),
+    batch=(16, "Rudra, section 4.1"),
     epochs=(3, "ours: the paper names none"),
-    rate=(1e-5, "paper 002, section 4.1"),
-    max_length=(512, "paper 002, section 4.1"),
-    measure=("AP", "paper 002, section 4.1: models are chosen by it"),
-    seed=(123, "paper 002, section 4.2"),
+    rate=(1e-5, "Rudra, section 4.1"),
+    max_length=(512, "Rudra, section 4.1"),
+    measure=("AP", "Rudra, section 4.1: models are chosen by it"),
+    seed=(123, "Rudra, section 4.2"),
 )
 
 SMALL = (
@@ -147,7 +147,7 @@ SMALL = (
         accumulation=(1, "ours: few rows are few steps, so each is of 32"),
         warmup=TENTH,
         dropout=NO_DROPOUT,
-        then=("infuse-gold-small", "paper 001, section 3.2"),
+        then=("infuse-gold-small", "Yadav, section 3.2"),
     ),
     INFUSE_GOLD.but(
         "infuse-gold-small",
@@ -161,7 +161,7 @@ SMALL = (
         "docrank-small",
         epochs=(2, "ours: 10,000 passages are some twenty minutes an epoch at worst"),
         rate=(2e-5, "ours: a model a fifth as wide takes and needs a larger rate"),
-        head_rate=(2e-4, "ours: as paper 004; in an hour a head learns little at the body's rate"),
+        head_rate=(2e-4, "ours: as Mokrii; in an hour a head learns little at the body's rate"),
         warmup=TENTH,
         schedule=TO_ZERO,
         max_length=SHORT,
@@ -201,7 +201,7 @@ def resolve(name: str, settings: Mapping[str, str] | None = None) -> Recipe:
     >>> resolve("docrank", {"epochs": "1.5", "seed": "7"}).epochs
     1.5
     >>> resolve("docrank").source_of("rate")
-    'paper 002, section 4.1'
+    'Rudra, section 4.1'
     """
     if name in CHAINS:
         first, second = CHAINS[name]

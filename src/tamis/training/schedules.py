@@ -35,7 +35,7 @@ def parameter_groups(
     """The body and the head, each with its rate, the names kept beside the parameters.
 
     `head` names the parameters of the head. The decay is the same for all, biases and norms
-    included, as in the toolkit of paper 004, the only paper that names a decay: at 1e-7, and at
+    included, as in the toolkit of Mokrii, the only paper that names a decay: at 1e-7, and at
     the rates of fine-tuning in general, it moves nothing either way. Frozen parameters are left
     out, and so is a group that has none.
     """

@@ -19,7 +19,7 @@ WORD_PAIRS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
         "subwords": ("▁ab", "▁de"),
     }
 )
-"""The words for relevant and not relevant that table 4 of paper 000 compares."""
+"""The words for relevant and not relevant that table 4 of Nogueira compares."""
 
 
 def read_setting(name: str, text: str, kind: Any, now: Any) -> Any:
