@@ -28,10 +28,11 @@ RATES = {
     "few-t5-small": (1e-3, 1e-3, 0.0),
     "few-bert-small": (1e-6, 1e-6, 0.0),
     "few-bert-tuned-small": (5e-5, 5e-5, 0.0),
-    "monobert-pairwise-small": (2e-5, 2e-4, 1e-7),
-    "infuse-scores-small": (2e-5, 2e-5, 0.0),
-    "infuse-gold-small": (2e-5, 2e-5, 0.0),
-    "docrank-small": (2e-5, 2e-4, 0.0),
+    "monobert-pairwise-small": (1e-4, 1e-3, 1e-7),
+    "infuse-scores-small": (1e-4, 1e-3, 0.0),
+    "infuse-gold-small": (1e-4, 1e-3, 0.0),
+    "docrank-small": (1e-4, 1e-3, 0.0),
+    "bi-encoder": (2e-5, 2e-5, 0.0),
 }
 """Of the body, of the head, and the decay."""
 CONSTANT = [1.0, 1.0, 1.0, 1.0, 1.0]
@@ -55,6 +56,7 @@ FACTORS = {
     "infuse-scores-small": TENTH,
     "infuse-gold-small": TENTH,
     "docrank-small": TENTH,
+    "bi-encoder": TENTH,
 }
 """At the steps 0, 2, 5, 7 and 9 of ten."""
 

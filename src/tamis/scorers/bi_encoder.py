@@ -59,15 +59,17 @@ class TorchTexts:
 
     def pooled(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
         """One vector a sequence."""
-        segments = [np.zeros(len(sequence), np.int32) for sequence in sequences]
         with require("torch").inference_mode():
-            vectors = (
-                self.body.first_tokens(sequences, segments)
-                if pooling == "cls"
-                else _means(self.body.all_tokens(sequences, segments), sequences)
-            )
-            values: Rows = vectors.numpy()
+            values: Rows = pooled(self.body, sequences, pooling).numpy()
         return values
+
+
+def pooled(body: Bert, sequences: Sequence[TokenIds], pooling: Pooling) -> Tensor:
+    """One vector a sequence, not yet of length one; training takes gradients through it."""
+    segments = [np.zeros(len(sequence), np.int32) for sequence in sequences]
+    if pooling == "cls":
+        return body.first_tokens(sequences, segments)
+    return _means(body.all_tokens(sequences, segments), sequences)
 
 
 @dataclass(frozen=True, eq=False)

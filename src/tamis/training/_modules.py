@@ -21,6 +21,7 @@ from tamis.errors import require
 from tamis.models.adopting import tell_others
 from tamis.scorers import _bert, _t5
 from tamis.scorers._dropout import NONE, Dropout, generator_of
+from tamis.scorers.bi_encoder import BiEncoder, TorchTexts, pooled
 from tamis.scorers.cross_encoder import CrossEncoder, TorchPairs, head_of
 from tamis.scorers.note import write_note
 from tamis.scorers.target_words import TargetWords
@@ -36,8 +37,13 @@ TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "voca
 """The files a tokenizer consists of."""
 
 
+SHARPNESS = 20.0
+"""What a cosine is multiplied by before a loss sees it, as sentence-transformers does: a softmax of
+cosines alone could hardly tell them apart."""
+
+
 class Module(nn.Module):
-    """What both kinds of model share."""
+    """What all kinds of model share."""
 
     def __init__(self, ready: Ready) -> None:
         super().__init__()
@@ -135,6 +141,59 @@ class PairModule(Module):
             states = last.states(states)
         scores: torch.Tensor = head_of(now)(states, last)
         return scores
+
+
+class TextModule(Module):
+    """A bi-encoder in training: a score is a cosine times `SHARPNESS`."""
+
+    def __init__(self, ready: Ready) -> None:
+        super().__init__(ready)
+        self.layout = self.loaded.tokens.single_layout()
+
+    def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
+        """The n-th query and the n-th text end to end, told apart by their segments."""
+        room = self.note.max_length - self.layout.extra
+        tokens = self.loaded.tokens
+        names = list(dict.fromkeys(queries))
+        known = dict(zip(names, tokens.encode(names, room), strict=True))
+        found = []
+        for name, text in zip(queries, tokens.encode(texts, room), strict=True):
+            query = known[name]
+            longest = min(room, self.document_tokens or room)
+            parts = self._framed(query.ids[:room]), self._framed(text.ids[:longest])
+            segments = np.repeat(np.arange(2, dtype=np.int32), [len(part) for part in parts])
+            cut = max(0, query.length - room) + max(0, text.length - longest)
+            found.append(Tokenised(np.concatenate(parts), segments, cut))
+        return found
+
+    def scorer(self, *, threads: int | None = None) -> BiEncoder:
+        """A scorer with the weights as they are now."""
+        now, note = replace(self.loaded, weights=self._weights()), self.note
+        model, tokens = TorchTexts(_bert.build(now)), self.loaded.tokens
+        pooling = note.pooling or "mean"
+        return BiEncoder(model, tokens, self.layout, note.max_length, pooling, threads)
+
+    def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
+        """Cosines; every text is run once, however many pairs it is in."""
+        cuts = [int((sequence.segments == 0).sum()) for sequence in sequences]
+        parts = [
+            part
+            for sequence, cut in zip(sequences, cuts, strict=True)
+            for part in (sequence.ids[:cut], sequence.ids[cut:])
+        ]
+        distinct = {part.tobytes(): part for part in parts}
+        order = sorted(distinct, key=lambda name: len(distinct[name]))
+        body = _bert.build(self._now(), self._dropout(self.rates.hidden, generator))
+        vectors = pooled(body, [distinct[name] for name in order], self.note.pooling or "mean")
+        rows = nn.functional.normalize(vectors, eps=1e-12)
+        place = {name: number for number, name in enumerate(order)}
+        which = torch.tensor([place[part.tobytes()] for part in parts], device=rows.device)
+        query, text = rows[which[0::2]], rows[which[1::2]]
+        return SHARPNESS * (query * text).sum(1, keepdim=True)
+
+    def _framed(self, ids: Any) -> Any:
+        around = self.layout.before, ids, self.layout.after
+        return np.concatenate([np.asarray(part, np.int32) for part in around])
 
 
 class WordModule(Module):

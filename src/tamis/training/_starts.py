@@ -9,6 +9,8 @@ from typing import Any
 from tamis.errors import InputError, require
 from tamis.models.bases import identify
 from tamis.scorers import _bert, _t5
+from tamis.scorers.bi_encoder import length_of as text_length_of
+from tamis.scorers.bi_encoder import pooling_of
 from tamis.scorers.cross_encoder import LENGTH, check_length, scale_of
 from tamis.scorers.note import Base, ModelNote, note_if_any
 from tamis.scorers.target_words import TEMPLATE, length_of
@@ -104,6 +106,38 @@ def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Re
         ModelNote("cross-encoder", length, scale_of(count, None), count, base=start.base()),
         start.rates(*names),
         head,
+        start.document_tokens,
+    )
+
+
+def start_texts(start: Start, max_length: int | None) -> Ready:
+    """A bi-encoder: the base's body; a pooler that the base has is kept as it is."""
+    loaded, folder = start.loaded, start.loaded.folder
+    note = note_if_any(folder)
+    if note and note.scorer != "bi-encoder":
+        raise InputError(
+            f"{folder} is a {note.scorer}, not a bi-encoder",
+            hint="train it by a recipe for that, or name a bi-encoder",
+        )
+    longest = _bert.build(loaded).longest
+    length = max_length or text_length_of(folder, note) or min(LENGTH, longest)
+    check_length(length, longest, loaded.tokens.single_layout().extra)
+    body, pooler = _body("model", loaded)
+    weights = {name.removeprefix("model."): value for name, value in (body | pooler).items()}
+    if start.random_weights:
+        draw = Draw.of(start.seed)
+        weights = {name: draw.like(name, value) for name, value in weights.items()}
+    named = CLASSES[loaded.config["model_type"]].replace("ForSequenceClassification", "Model")
+    config = {**_plain(loaded.config), "architectures": [named]}
+    made = ModelNote(
+        "bi-encoder", length, "cosine", pooling=pooling_of(folder, note), base=start.base()
+    )
+    names = "hidden_dropout_prob", "attention_probs_dropout_prob", "hidden_dropout_prob"
+    return Ready(
+        replace(loaded, config=config, weights=weights),
+        made,
+        start.rates(*names),
+        frozenset(),
         start.document_tokens,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import Examples, digest
 from tamis.models.bases import find_base, sha256
 from tamis.pipeline.library import Library
-from tamis.scorers.batching import usable_threads
+from tamis.scorers.batching import one_thread_each, usable_threads
 from tamis.training import checkpoints
 from tamis.training.checkpoints import Check, History
 from tamis.training.losses import LossFunction, loss_of
@@ -146,13 +147,14 @@ class Learner:
     def advance(self, factor: float) -> bool:
         """Let the optimizer take a step at its rates times a factor, if there is one to take."""
         torch = require("torch")
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.model.parameters(), self.job.recipe.clip or np.inf
-        )
-        finite = bool(torch.isfinite(norm))
-        if finite:
-            set_rates(self.optimizer, factor)
-            self.optimizer.step()
+        with one_thread_each(torch) if self.threads == 1 else nullcontext():
+            norm = torch.nn.utils.clip_grad_norm_(
+                self.model.parameters(), self.job.recipe.clip or np.inf
+            )
+            finite = bool(torch.isfinite(norm))
+            if finite:
+                set_rates(self.optimizer, factor)
+                self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return finite
 

@@ -15,7 +15,7 @@ from tamis.errors import InputError
 from tamis.training.settings import WORD_PAIRS, read_setting, unknown_name
 from tamis.types.pipeline import Scale
 
-Trained = Literal["cross-encoder", "target-words"]
+Trained = Literal["cross-encoder", "bi-encoder", "target-words"]
 Loss = Literal[
     "softmax",
     "bce",
@@ -244,7 +244,17 @@ def _contradictions(recipe: Recipe) -> Iterable[tuple[bool, str, str]]:
         f"the loss {loss!r} does not look at the whole vocabulary",
         "set word_loss=words",
     )
-    yield (recipe.scale == "cosine", "a trained score is no cosine", "set scale=logit")
+    vectors = recipe.scorer == "bi-encoder"
+    yield (
+        vectors != (recipe.scale == "cosine") and (not vectors or recipe.scale is not None),
+        "a bi-encoder's score is a cosine, and no other's is",
+        "leave scale out",
+    )
+    yield (
+        vectors and one_row,
+        f"a bi-encoder does not learn by the loss {loss!r}",
+        "set loss=listwise-softmax and sampler=lists, for example",
+    )
     yield (
         recipe.sampler == "balanced" and recipe.units_a_step % 2 == 1,
         f"a batch of {recipe.units_a_step} cannot be half positive",

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from tamis.errors import InputError, require
 from tamis.models.bases import find_base
-from tamis.scorers.note import Kind, ModelNote
+from tamis.scorers.note import KINDS, Kind, ModelNote
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weights import Tensor, load
-from tamis.training._starts import Start, start_pairs, start_words
+from tamis.training._starts import Start, start_pairs, start_texts, start_words
 from tamis.training._step import accumulate
 from tamis.types import Scorer
 from tamis.types.pipeline import Scale
@@ -44,9 +44,9 @@ class Trainable(Protocol):
         """The n-th query with the n-th text, as the scorer would read them."""
 
     def __call__(self, sequences: Sequence[Tokenised], generator: Any = None) -> Tensor:
-        """A row of scores a sequence: the outputs of a cross-encoder; the logits of two words,
-        relevant first, or of the whole vocabulary. Dropout draws from the generator, else from one
-        that torch's own seeds.
+        """A row of scores a sequence: the outputs of a cross-encoder; the stretched cosine of a
+        bi-encoder; the logits of two words, relevant first, or of the whole vocabulary. Dropout
+        draws from the generator, else from one that torch's own seeds.
         """
 
     def scorer(self, *, threads: int | None = None) -> Scorer:
@@ -106,15 +106,17 @@ def open_trainable(
         raise InputError(f"cannot cut documents at {document_tokens} tokens", hint="say 1 or more")
     loaded = load(find_base(base))
     start = Start(loaded, dropout, document_tokens, fresh_head, random_weights, seed)
-    from tamis.training._modules import PairModule, WordModule
+    from tamis.training._modules import PairModule, TextModule, WordModule
 
     if scorer == "cross-encoder":
         return PairModule(start_pairs(start, outputs, max_length))
+    if scorer == "bi-encoder":
+        if fresh_head:
+            raise InputError("a bi-encoder has no head", hint="leave fresh_head out")
+        return TextModule(start_texts(start, max_length))
     if scorer == "target-words":
         return WordModule(start_words(start, words, template, max_length), vocabulary)
-    raise InputError(
-        f"tamis does not train a {scorer}", hint="it trains cross-encoder and target-words"
-    )
+    raise InputError(f"tamis does not train a {scorer}", hint=f"it trains {', '.join(KINDS)}")
 
 
 def relevance(note: ModelNote, scores: Tensor) -> Tensor:
