@@ -1,8 +1,8 @@
 """`tamis:pydocs`: Python's own documentation as a collection, with questions we wrote.
 
 The documents are read from the running interpreter; nothing of them is shipped. Of the queries,
-260 are questions with graded answers in three splits, and 600 are a log without answers: written,
-not collected.
+260 are questions with graded judgements in three splits, and 600 are a log without: written, not
+collected.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PyDocs(Collection):
     def _judgements(self) -> dict[str, Qrels]:
         return {
             split: Qrels.from_dict(
-                {q.id: q.answers for q in self.questions.kept if q.split == split}
+                {q.id: q.grades for q in self.questions.kept if q.split == split}
             )
             for split in ("train", "validation", "test")
         }

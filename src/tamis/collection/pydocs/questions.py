@@ -1,6 +1,6 @@
 """The questions we wrote about Python's documentation, with graded answers, and a log of queries.
 
-Answers name documents of the running interpreter; what it lacks is left out and counted.
+Judgements name documents of the running interpreter; those it lacks are left out.
 """
 
 import json
@@ -43,12 +43,24 @@ _SUFFIXES = (
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the grades of the documents that answer it: 2 squarely, 1 partly."""
+    """A question and the grades of the documents that answer it: 2 squarely, 1 partly.
+
+    `refused` were judged too, and do not answer it.
+
+    >>> Question("1", "walk two lists in step", "test", {"zip": 2}, ("wave",)).grades
+    {'zip': 2, 'wave': 0}
+    """
 
     id: str
     text: str
     split: str
     answers: Mapping[str, int]
+    refused: tuple[str, ...] = ()
+
+    @property
+    def grades(self) -> dict[str, int]:
+        """The grade of every judged document."""
+        return {**self.answers, **dict.fromkeys(self.refused, 0)}
 
 
 @dataclass(frozen=True)
@@ -60,20 +72,21 @@ class Questions:
 
 
 def load_questions(document_ids: Iterable[str], name: str = "questions.jsonl") -> Questions:
-    """Read the questions, without answers that are not among `document_ids`.
+    """Read the questions, without judgements of documents that are not among `document_ids`.
 
     A question that loses its last answer of grade 2 is dropped.
     """
     known = set(document_ids)
-    lines = files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()
-    found = [_question(json.loads(line), known) for line in lines]
+    refused = {line["id"]: line["refused"] for line in map(json.loads, _lines("refused.jsonl"))}
+    records = map(json.loads, _lines(name))
+    found = [_question(record, refused.get(record["id"], ()), known) for record in records]
     kept = tuple(question for question in found if 2 in question.answers.values())
     return Questions(kept, len(found) - len(kept))
 
 
 def load_log(name: str = "log.txt") -> tuple[str, ...]:
     """Queries nobody has judged, in the order of the log."""
-    return tuple(files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines())
+    return tuple(_lines(name))
 
 
 def lexical_gap(questions: Iterable[Question], documents: Iterable[tuple[str, str, str]]) -> float:
@@ -99,12 +112,22 @@ def words_shared(question: Question, texts: Mapping[str, str]) -> set[str]:
     return _stems(question.text) & answers
 
 
-def _question(record: Mapping[str, object], known: set[str]) -> Question:
+def _lines(name: str) -> list[str]:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()
+
+
+def _question(record: Mapping[str, object], refused: Iterable[str], known: set[str]) -> Question:
     answers = record["answers"]
     if not isinstance(answers, dict):
         raise TypeError(f"{record['id']}: answers must be an object, not {answers!r}")
     present = {str(name): int(grade) for name, grade in answers.items() if name in known}
-    return Question(str(record["id"]), str(record["text"]), str(record["split"]), present)
+    return Question(
+        str(record["id"]),
+        str(record["text"]),
+        str(record["split"]),
+        present,
+        tuple(name for name in refused if name in known),
+    )
 
 
 def _stems(text: str) -> set[str]:
