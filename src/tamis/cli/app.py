@@ -18,7 +18,9 @@ from tamis.cli import (
     evaluate,
     export,
     first_stage,
+    fit,
     fuse,
+    judge,
     label,
     models,
     rerank,
@@ -38,6 +40,8 @@ app = typer.Typer(
 JOB, FIRST, RERANKING = "The job", "First stage", "Re-ranking"
 LEARNING, KNOWING = "Learning", "Knowing"
 app.command("demo", rich_help_panel=JOB)(demo.demo)
+app.command("fit", rich_help_panel=JOB)(fit.fit)
+app.command("judge", rich_help_panel=JOB)(judge.judge)
 app.command("index", rich_help_panel=FIRST)(first_stage.index)
 app.command("search", rich_help_panel=FIRST)(first_stage.search)
 app.command("tune", rich_help_panel=FIRST)(first_stage.tune)

@@ -27,6 +27,8 @@ from tamis.cli.common import (
 )
 from tamis.cli.label_info import describe_examples, is_examples
 from tamis.cli.label_show import Show
+from tamis.cli.sieves import described as described_sieve
+from tamis.cli.sieves import is_sieve
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,6 +114,8 @@ def _describe(asked: Request, verify: bool) -> Facts:
     from tamis.collection.runs import read_run, read_spec
 
     path, faults = asked.target, Faults(skip=asked.skip)
+    if asked.format is None and is_sieve(path):
+        return describe.Facts(described_sieve(path))
     if asked.format is None and path.is_dir() and (model := _described_model(path)):
         if verify:
             _verify(path, "model")

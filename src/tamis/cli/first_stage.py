@@ -32,6 +32,7 @@ from tamis.cli.dense import (
     open_encoder,
     search_saying,
 )
+from tamis.cli.sieves import is_sieve, opened_sieve, show_sieve_hits
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -207,12 +208,21 @@ def search(
     json: Json = False,
     force: Force = False,
 ) -> None:
-    """Search an index: words for a person, or many queries into a run.
+    """Search an index or a sieve: words for a person, or many queries into a run.
 
     Example: tamis search my-index "how do I cancel"
     """
     from tamis.search import Index, chosen_source
 
+    if is_sieve(folder):
+        if ranking or model or rm3 or any((k1, b, mu, terms, documents, weight)):
+            raise typer.BadParameter("a sieve knows how it ranks: leave --ranking and the like out")
+        sieve = opened_sieve(folder, threads)
+        if output is None:
+            show_sieve_hits(sieve, queries, top or 10, json)
+            return
+        _search_all(sieve.source, queries, output, top, search_field, pass_on, on_error, force)
+        return
     opened = Index.open(folder)
     if opened.snapshot.damaged is not None:
         say(f"warning: the vectors are damaged, words can be searched: {opened.snapshot.damaged}")
@@ -231,6 +241,20 @@ def search(
 
         show_hits(opened, source, queries, top or 10, json)
         return
+    _search_all(source, queries, output, top, search_field, pass_on, on_error, force)
+
+
+def _search_all(
+    source: Source,
+    queries: str,
+    output: str,
+    top: int | None,
+    search_field: str | None,
+    pass_on: str | None,
+    on_error: str,
+    force: bool,
+) -> None:
+    """Search many queries into a run."""
     from tamis.collection.base import Faults
     from tamis.collection.notes import counted
     from tamis.collection.opening import read_queries
@@ -265,6 +289,12 @@ def _described(spec: dict[str, Any]) -> str:
         return f"{spec['method']} k={spec['k']} of {' and '.join(map(_described, spec['of']))}"
     if spec["source"] == "dense":
         return f"dense {spec['model']}"
+    if spec["source"] == "top":
+        return _described(spec["of"])
+    if spec["source"] == "then":
+        how = spec["stage"]
+        fused = f", {how['interpolate']:g} of the score" if "interpolate" in how else ""
+        return f"{_described(spec['first'])}, re-ranked to {how['depth']:,}{fused}"
     parameters = {name: value for name, value in spec.items() if name not in ("source", "index")}
     feedback = parameters.pop("rm3", None)
     named = f"{parameters.pop('ranking')} {_listed(parameters)}"

@@ -34,6 +34,7 @@ from tamis.cli.rerank_inputs import (
     score_cache,
     with_texts,
 )
+from tamis.cli.sieves import is_sieve, stage_of_sieve
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def rerank(
         str,
         typer.Option(
             "--model",
-            help="A model folder, an installed model package or a hub id; alignment:VECTORS, "
-            "or lexical over an index.",
+            help="A model folder, a sieve, an installed model package or a hub id; "
+            "alignment:VECTORS, or lexical over an index.",
         ),
     ],
     output: Annotated[
@@ -88,7 +89,10 @@ def rerank(
             "bert-3s:α:w2:w3, or bert-3s with --tune."
         ),
     ] = "max",
-    depth: Annotated[int, typer.Option(min=1, help="How many of each query to re-rank.")] = 100,
+    depth: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many of each query to re-rank; 100, or what a sieve says."),
+    ] = None,
     interpolate: Annotated[
         float | None,
         typer.Option(
@@ -161,6 +165,10 @@ def rerank(
         raise typer.BadParameter("--calibrate is for --agreement")
     check_cache(cache, output, run)
     check_output(output, force)
+    if is_sieve(model):
+        how, model = stage_of_sieve(model)
+        passages, interpolate = passages or how.passages, interpolate or how.interpolate
+        depth = depth or how.depth
     skip = on_error == "skip"
     columns = Columns(id=id, text=text, title=title)
     found, texts, faults = open_documents(collection, format, columns, skip)
@@ -178,7 +186,7 @@ def rerank(
             found,
             passages=passages,
             aggregate=f"{BERT_3S}:0:0:0" if aggregate == BERT_3S else aggregate,
-            depth=depth,
+            depth=depth or 100,
             interpolate=interpolate,
             cache=scores,
             latency=allowed,

@@ -13,11 +13,12 @@ import numpy as np
 
 import tamis
 from tamis.durable import new_file
-from tamis.evaluation.charts import MOST_BARS, MOST_POINTS, counted, recall_curves, swatch
+from tamis.evaluation.charts import MOST_BARS, MOST_POINTS, recall_curves, swatch
 from tamis.evaluation.curves import RECALL_LEVELS, precision_recall
+from tamis.evaluation.drawing import counted
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.report_queries import MOST_ROWS, against_baseline, alone, every_query, hardest
-from tamis.evaluation.report_subject import Subject, linked, run_name, scrolling
+from tamis.evaluation.report_subject import Subject, fact_list, linked, run_name, scrolling
 from tamis.evaluation.report_tables import differences, summary
 from tamis.evaluation.significance import Comparison
 from tamis.types import Ids, Qrels, Queries, Run
@@ -72,7 +73,7 @@ def report_page(
     """The whole report as HTML."""
     runs = {name: runs[name] for name in evaluation.runs}
     baseline = baseline if len(runs) > 1 else None
-    texts = _texts(evaluation.queries, queries, runs)
+    texts = query_texts(evaluation.queries, queries, runs)
     subject = Subject(evaluation, comparisons, qrels, runs, texts, baseline, level)
     parts = [
         _header(subject, command, date or datetime.now(UTC)),
@@ -80,20 +81,25 @@ def report_page(
         summary(subject),
         differences(subject),
         _curves(subject),
-        _single_queries(subject),
+        single_queries(subject),
         "</main>",
-        _notes(subject),
+        notes(subject),
     ]
+    return framed(f"{', '.join(runs)}: {evaluation.measures[0]}", parts)
+
+
+def framed(title: str, parts: Sequence[str]) -> str:
+    """A whole page in the look of the report; `title` is escaped here, the parts are HTML."""
     folder = resources.files("tamis.evaluation")
     return Template((folder / "report.html").read_text("utf-8")).substitute(
         version=tamis.__version__,
-        title=escape(f"{', '.join(runs)}: {evaluation.measures[0]}"),
+        title=escape(title),
         style=(folder / "report.css").read_text("utf-8"),
         body="\n".join(part for part in parts if part),
     )
 
 
-def _texts(ids: Ids, queries: Queries | None, runs: Mapping[str, Run]) -> list[str]:
+def query_texts(ids: Ids, queries: Queries | None, runs: Mapping[str, Run]) -> list[str]:
     """A text for each query, from the queries or else from a run that knows it."""
     texts = [""] * len(ids)
     for source in [queries, *(run.queries for run in runs.values())]:
@@ -112,12 +118,18 @@ def _header(subject: Subject, command: str, date: datetime) -> str:
         "Runs": linked(names),
         "Measures": linked([str(measure) for measure in subject.evaluation.measures]),
         "Judgements": f"{len(qrels.doc):,}, {share} relevant, on {counted(len(qrels))}",
+        **origin(command, date),
+    }
+    return f"<header><h1>{_title(subject)}</h1>{fact_list(facts)}</header>"
+
+
+def origin(command: str, date: datetime) -> dict[str, str]:
+    """When a page was made, by what, and with which command, as facts in HTML."""
+    return {
         "Made": f'<time datetime="{date.isoformat(timespec="seconds")}">'
         f"{date:%-d %B %Y, %H:%M %Z}</time> by tamis {tamis.__version__}",
         "Command": f'<code class="command">{escape(command)}</code>' if command else "",
     }
-    rows = "".join(f"<dt>{name}</dt><dd>{fact}</dd>" for name, fact in facts.items() if fact)
-    return f'<header><h1>{_title(subject)}</h1><dl class="facts">{rows}</dl></header>'
 
 
 def _title(subject: Subject) -> str:
@@ -163,7 +175,8 @@ def _levels(curves: Mapping[str, np.ndarray]) -> str:
     return scrolling(table, "Precision at levels of recall", "levels")
 
 
-def _single_queries(subject: Subject) -> str:
+def single_queries(subject: Subject) -> str:
+    """The section on single queries: charts, the most changed ones, all of them."""
     heading = f"<h2>{escape(subject.measure)}, query by query</h2>"
     if subject.baseline:
         body = "".join(against_baseline(subject, run) for run in subject.compared)
@@ -181,7 +194,8 @@ def _grades_note() -> str:
     )
 
 
-def _notes(subject: Subject) -> str:
+def notes(subject: Subject) -> str:
+    """The foot of the page: what figures mean and what was left out."""
     evaluation = subject.evaluation
     notes = [
         "Documents are ordered by score, compared as 32-bit numbers as trec_eval does; equal "

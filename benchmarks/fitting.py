@@ -1,0 +1,184 @@
+"""What `tamis fit` hands over, with no judgements, with few and with many, on real collections.
+
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting none --work FOLDER
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting few --work FOLDER
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting all --work FOLDER
+    python -m benchmarks.fitting table --work FOLDER
+
+`none`: training queries without judgements, tested on the collection's own test queries. `few`: 8,
+32, 128 and 512 judged training queries, three samples each. `all`: every judgement. A cell is one
+fit; what is done is not done again, so a work folder that was interrupted goes on, and `--cells N`
+stops after so many. `table` prints what is there: the measure of BM25, of the start, of plain
+fine-tuning (the model trained on all its judgements, without the guard) and of what was handed
+over, with paired t-tests over the test queries, Holm-corrected over the table.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tamis.collection.judgements import write_qrels
+from tamis.collection.opening import open_collection
+from tamis.collection.runs import read_run
+from tamis.evaluation import evaluate, holm, t_test
+from tamis.fit.job import Request, fit
+from tamis.fit.look import sampled
+from tamis.fit.sieve import open_sieve
+from tamis.types import Qrels
+
+NAMES = ("insuranceqa", "medquad", "openbookqa", "squad")
+SIZES = (8, 32, 128, 512)
+SAMPLES = 3
+MEASURE = "RR@10"
+MINUTES = {"none": 4, "few": 8, "all": 20}
+"""How long a cell takes on two quiet cores, about."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fit: a collection, how many judged queries, and which sample of them."""
+
+    part: str
+    collection: str
+    judged: int | None
+    sample: int = 0
+
+    @property
+    def name(self) -> str:
+        """Where its outcome lies."""
+        return (
+            f"{self.collection}-{self.judged if self.judged is not None else 'all'}-{self.sample}"
+        )
+
+
+def cells(part: str) -> Iterator[Cell]:
+    """The cells of a part, one collection after the other within each size."""
+    if part == "none":
+        yield from (Cell(part, name, 0) for name in NAMES)
+    elif part == "all":
+        yield from (Cell(part, name, None) for name in NAMES)
+    else:
+        for sample in range(SAMPLES):
+            for size in SIZES:
+                yield from (Cell(part, name, size, sample) for name in NAMES)
+
+
+def run(cell: Cell, work: Path, data: Path, base: Path, threads: int | None) -> None:
+    """Fit a cell and keep the values of every query."""
+    out = work / f"{cell.name}.json"
+    if out.exists():
+        return
+    print(f"{time.strftime('%H:%M')} {cell.name}", flush=True)
+    source = open_collection(data / cell.collection, on_error="skip")
+    qrels = dict(source.qrels)
+    given = work / f"{cell.name}.qrels"
+    given.mkdir(exist_ok=True)
+    files = {"test": given / "test.txt"}
+    write_qrels(qrels["test"], files["test"], force=True)
+    if cell.judged is None or cell.judged > 0:
+        files["train"] = given / "train.txt"
+        train = qrels["train"]
+        train = train if cell.judged is None else sampled(train, cell.judged, cell.sample)
+        write_qrels(train, files["train"], force=True)
+    sieve = work / f"{cell.name}.sieve"
+    request = Request(
+        str(data / cell.collection), sieve, str(base), measure=MEASURE,
+        max_time=60.0 * 3 * MINUTES[cell.part], on_error="skip", threads=threads,
+        qrels={name: str(path) for name, path in files.items()}, seed=cell.sample,
+    )  # fmt: skip
+    began = time.monotonic()
+    work_folder = sieve.with_name(f"{sieve.name}.fitting")
+    fit(request, resume=work_folder.exists(), said=lambda words: print("  ", words, flush=True))
+    _keep(sieve, out, qrels["test"], time.monotonic() - began)
+    shutil.rmtree(sieve)
+
+
+def _keep(sieve: Path, out: Path, qrels: Qrels, seconds: float) -> None:
+    """The values of BM25, the start, plain fine-tuning and what was handed over."""
+    note = open_sieve(sieve).note
+    wanted = {"BM25": "BM25", "start": "start", "plain": "tuned", "fit": note["chosen"]}
+    values = {}
+    for name, way in wanted.items():
+        path = sieve / "runs" / f"{way}.parquet"
+        if path.exists():
+            run = read_run(path)
+            judged = qrels.select(run.queries.ids)
+            values[name] = evaluate(judged, {way: run}, [MEASURE]).values(way, MEASURE).tolist()
+    told = {"chosen": note["chosen"], "seconds": round(seconds), "values": values}
+    out.write_text(json.dumps(told))
+
+
+def table(work: Path) -> None:
+    """Every cell that is there."""
+    found = {cell.name: (cell, json.loads((work / f"{cell.name}.json").read_text()))
+             for part in MINUTES for cell in cells(part)
+             if (work / f"{cell.name}.json").exists()}  # fmt: skip
+    heads = "BM25", "start", "plain", "fit", "fit-BM25", "p", "fit-start", "p", "plain-start", "p"
+    print(f"{'':22}" + "".join(f"{head:>12}" for head in heads) + "  handed over")
+    pairs = (("fit", "BM25"), ("fit", "start"), ("plain", "start"))
+    tests: list[float] = []
+    for _, told in found.values():
+        for one, other in pairs:
+            tests.append(_p(told["values"], one, other))
+    corrected = holm(np.array(tests)) if tests else np.zeros(0)
+    for number, (name, (_, told)) in enumerate(found.items()):
+        values = {key: np.array(each) for key, each in told["values"].items()}
+        line = f"{name:22}"
+        for key in ("BM25", "start", "plain", "fit"):
+            line += f"{values[key].mean():12.4f}" if key in values else f"{'':12}"
+        for at, (one, other) in enumerate(pairs):
+            if one in values and other in values:
+                p = corrected[number * len(pairs) + at]
+                line += f"{(values[one] - values[other]).mean():+12.4f}{p:12.2g}"
+            else:
+                line += f"{'':24}"
+        print(f"{line}  {told['chosen']}")
+
+
+def _p(values: dict[str, list[float]], one: str, other: str) -> float:
+    if one not in values or other not in values:
+        return 1.0
+    p = t_test(np.array(values[one]) - np.array(values[other]))
+    return 1.0 if p is None else p
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Run a part, or print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("part", choices=[*MINUTES, "table"])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--cells", type=int, default=10_000)
+    parser.add_argument("--only", choices=NAMES)
+    parser.add_argument("--threads", type=int)
+    given = parser.parse_args(arguments)
+    data, models = os.environ.get("TAMIS_DATA"), os.environ.get("TAMIS_MODELS")
+    if given.part == "table":
+        table(given.work)
+        return
+    if not data or not models:
+        print("fitting: skipped, TAMIS_DATA and TAMIS_MODELS are not set")
+        return
+    given.work.mkdir(parents=True, exist_ok=True)
+    left = [
+        cell
+        for cell in cells(given.part)
+        if not (given.work / f"{cell.name}.json").exists() and given.only in (None, cell.collection)
+    ][: given.cells]
+    print(f"{len(left)} fits, about {len(left) * MINUTES[given.part] / 60:.1f} hours on two cores")
+    for cell in left:
+        run(cell, given.work, Path(data), Path(models) / "minilm", given.threads)
+    table(given.work)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,363 @@
+"""`tamis judge`: what the judge sees, and how keys are read."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tamis.cli.common import say
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from tamis.fit.judging import Judgeable, Judging, Pooled
+    from tamis.text.analysis import Analyzer
+    from tamis.types import Document, Queries
+
+DEPTH, SAMPLE, SEED = 10, 50, 0
+GRADES = {"y": 1, "1": 1, "2": 2, "n": 0, "0": 0}
+WORDS = {0: "not relevant", 1: "relevant", 2: "perfectly relevant"}
+KEYS = ("[y]es, relevant", "[2] perfectly", "[n]ot", "[s]kip", "[u]ndo", "[m]ore text", "[q]uit")
+WIDEST = 100
+"""Lines longer than this are hard to read, however wide the terminal."""
+SHORT = 16
+"""A text of so many lines is shown whole at once, where the terminal is high enough."""
+END = ""
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+def judge(
+    folder: Annotated[Path, typer.Argument(metavar="SIEVE", help="A sieve, or an index.")],
+    queries: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="QUERIES",
+            help="A file or collection of queries; those the sieve knows if unset.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="QRELS",
+            help="The judgements; a file that is there is extended. Named after SIEVE if unset.",
+        ),
+    ] = None,
+    depth: Annotated[int, typer.Option(min=1, help="How many documents of each ranking.")] = DEPTH,
+    sample: Annotated[int, typer.Option(min=1, help="How many queries, drawn at random.")] = SAMPLE,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample and the order.")] = SEED,
+) -> None:
+    """Judge what is found, document by document; every answer is kept at once.
+
+    Example: tamis judge my.sieve queries.txt -o my.qrels
+    """
+    from tamis.collection.notes import counted
+    from tamis.fit.judging import open_judging, pool, sample_queries, sources_of
+
+    path = output or Path(f"{folder.resolve().stem}.qrels")
+    thing = _open(folder)
+    with open_judging((), path):
+        pass  # a file that cannot be extended is refused before the search
+    asked = sample_queries(_queries(thing, folder, queries), sample, seed)
+    say(f"searching for {counted(len(asked), 'query')} …")
+    items = pool(sources_of(thing), asked, depth, seed)
+    answered = len({item.query.id for item in items})
+    if not items:
+        raise InputError(
+            f"nothing is found in {folder} for any of {counted(len(asked), 'query')}",
+            hint="are these queries for these documents?",
+        )
+    if answered < len(asked):
+        say(f"nothing is found for {counted(len(asked) - answered, 'query')}, left out")
+    with open_judging(items, path) as judging:
+        if judging.kept:
+            kept = counted(judging.kept, "judgement")
+            say(f"{path} has {kept}: kept and extended, nothing is asked twice")
+        to_judge = f"{counted(judging.left, 'document')} for {counted(answered, 'query')}"
+        say(f"to judge: {to_judge}; every answer goes to {path} at once")
+        with _keys() as read:
+            Desk(judging, thing, read).work()
+        asked_for = {"-o": path, "--depth": depth, "--sample": sample, "--seed": seed}
+        _summary(judging, path, [str(folder), *([queries] if queries else [])], asked_for)
+
+
+def _open(folder: Path) -> Judgeable:
+    """The sieve, or the index alone, that a folder holds."""
+    from tamis.fit.judging import IndexAlone
+    from tamis.manifest import read_manifest
+    from tamis.search import Index
+
+    if (read_manifest(folder) or {}).get("kind") == "sieve":
+        from tamis.fit.sieve import open_sieve
+
+        return open_sieve(folder)
+    return IndexAlone(Index.open(folder))
+
+
+def _queries(thing: Judgeable, folder: Path, queries: str | None) -> Queries:
+    from tamis.collection.opening import read_queries
+
+    found = read_queries(queries) if queries else thing.queries
+    if found is None or not len(found) or found.texts is None:
+        raise InputError(
+            f"{queries or folder} has no queries to judge",
+            hint=f"write some into a file, one a line: tamis judge {folder} queries.txt",
+        )
+    return found
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[], str]]:
+    """What gives the next key: one press in a terminal, else a line's first letter; END at the end.
+
+    The terminal is put back as it was, whatever ends the block.
+    """
+    if not sys.stdin.isatty():
+        yield lambda: _letter(sys.stdin.readline())
+        return
+    import termios
+    import tty
+
+    stdin = sys.stdin.fileno()
+    before = termios.tcgetattr(stdin)
+    terminate = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    pressed: list[str] = []
+    try:
+        tty.setcbreak(stdin)
+        yield lambda: _press(stdin, pressed)
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGTERM, terminate)
+
+
+def _letter(line: str) -> str:
+    """The first letter of a line, `?` for an empty line, END for no line."""
+    return (line.strip().lower() or "?")[0] if line else END
+
+
+def _press(stdin: int, pressed: list[str]) -> str:
+    """The next key; those pressed meanwhile wait. Arrows and other long codes are one `?`."""
+    if not pressed:
+        code = os.read(stdin, 64)
+        if code[:1] in (b"", b"\x04"):  # hung up, Ctrl-D
+            return END
+        pressed += ["?"] if code[:1] == b"\x1b" else code.decode("utf-8", "replace").lower()
+    return pressed.pop(0)
+
+
+class Desk:
+    """Where a judge sits: shows what is asked, takes keys until there is nothing left."""
+
+    def __init__(self, judging: Judging, thing: Judgeable, read: Callable[[], str]) -> None:
+        from rich.console import Console
+
+        self.judging, self.thing, self.read = judging, thing, read
+        live = sys.stderr.isatty()
+        self.out = Console(stderr=True, highlight=False, width=None if live else 80)
+        self.width = min(self.out.width, WIDEST)
+        self.rows = self.out.height - 12 if live else 1 << 30
+        """How many lines there are for the query and a page of a text."""
+        self.note = ""
+        """What became of the last key."""
+
+    def work(self) -> None:
+        """Ask until the end, a `q`, the end of the input, or Ctrl-C."""
+        try:
+            while (item := self.judging.current) is not None or self.judging.given:
+                if not (self._finish() if item is None else self._ask(item)):
+                    break
+                self._next_screen()
+        except KeyboardInterrupt:
+            pass
+        self.out.print()
+
+    def _ask(self, item: Pooled) -> bool:
+        """One document, with as many pages of it as are wanted; whether to go on."""
+        document = self.thing.index.document(item.doc_id)
+        views = self._views(item, document)
+        page = 0
+        while True:
+            self._show(item, document, views[page], more=len(views) > 1)
+            key = self.read()
+            if key in (END, "q"):
+                return False
+            if self._act(key):
+                return True
+            if key == "m":
+                page = (page + 1) % len(views)
+                self.note = "" if len(views) > 1 else "this is all of its text"
+            self._next_screen()
+
+    def _act(self, key: str) -> bool:
+        """Do what a key says; whether another document is to be shown."""
+        self.note = ""
+        if key in GRADES:
+            self.judging.answer(GRADES[key])
+            self.note = f"before this: {WORDS[GRADES[key]]}"
+        elif key == "s":
+            self.judging.skip()
+            self.note = "before this: skipped"
+        elif key == "u" and self.judging.undo():
+            self.note = "taken back: judge this one again"
+        elif key == "u":
+            self.note = "nothing to undo in this session"
+            return False
+        elif key != "m":
+            self.note = "that is none of the keys"
+            return False
+        return key != "m"
+
+    def _finish(self) -> bool:
+        """After the last document: whether its answer was taken back."""
+        self.out.print("That was the last document.  \\[u]ndo, \\[q]uit", end=" ", style="bold")
+        return self.read() == "u" and self._act("u")
+
+    def _views(self, item: Pooled, document: Document) -> list[View]:
+        """The pages of a document; before those of a long one, its best stretch."""
+        from tamis.search.snippets import snippet
+
+        analyzer = self.thing.index.analyzer
+        terms = set(analyzer.terms(item.query.text))
+        whole = _clean(document.text.expandtabs(4).strip("\n"))
+        lines = self._wrapped(_marked(whole, terms, analyzer))
+        rows = max(
+            self.rows - sum(len(text.wrap(self.out, self.width)) for text in _asked(item)), 5
+        )
+        pages = [lines[at : at + rows] for at in range(0, len(lines), rows)]
+        if len(lines) <= min(SHORT, rows):
+            return [View(lines, "" if whole.strip() else "(no text)")]
+        best = snippet(whole, terms, analyzer, 80)
+        shown = _styled(best.text, best.matches)
+        count = f"{len(whole.split()):,} words"
+        return [
+            View(self._wrapped(shown), f"the best stretch of {count}"),
+            *(View(page, f"page {n} of {len(pages)}, {count}") for n, page in enumerate(pages, 1)),
+        ]
+
+    def _wrapped(self, text: Text) -> list[Text]:
+        return list(text.wrap(self.out, self.width - 4))
+
+    def _show(self, item: Pooled, document: Document, view: View, more: bool) -> None:
+        """One screen: where we are, the query, the document, the keys."""
+        from rich.text import Text
+
+        index, show, line = self.thing.index, self._print, Text("─" * self.width, "dim")
+        terms = set(index.analyzer.terms(item.query.text))
+        show(_place(self.judging), line, *_asked(item))
+        title = _marked(_clean(document.title or document.id), terms, index.analyzer)
+        title.style = "bold"
+        if document.title and document.title != document.id:
+            title.append(f"  {_clean(document.id)}", style="not bold dim")
+        show(line, title, Text())
+        for text in view.lines:
+            show(Text.assemble("    ", text))
+        if view.caption:
+            show(Text(), Text(f"    {view.caption}", "dim italic"))
+        keys = Text("  ".join(KEYS))
+        keys.highlight_regex(r"\[.\]", "bold cyan")
+        if not more:
+            keys.highlight_regex(r"\[m\]ore text", "dim not bold default")
+        show(line, Text("Does this document answer the query?"), keys)
+        if self.note:
+            show(Text(self.note, "dim"))
+
+    def _next_screen(self) -> None:
+        if self.out.is_terminal:
+            self.out.clear()
+        else:
+            self.out.print()
+
+    def _print(self, *things: RenderableType) -> None:
+        for thing in things:
+            self.out.print(thing, width=self.width)
+
+
+@dataclass(frozen=True)
+class View:
+    """Some lines of a document, and what they are of it."""
+
+    lines: list[Text]
+    caption: str
+
+
+def _clean(text: str) -> str:
+    """A text of which no character can do anything to a terminal; as long as before."""
+    return _CONTROL.sub(" ", text)
+
+
+def _asked(item: Pooled) -> list[Text]:
+    """The query, and what is known of what was meant by it."""
+    from rich.text import Text
+
+    fields = {name: item.query.fields.get(name) for name in ("description", "narrative")}
+    meant = [f"{name}: {_clean(text)}" for name, text in fields.items() if text]
+    return [Text(_clean(item.query.text), "bold"), *(Text(each, "dim") for each in meant)]
+
+
+def _marked(text: str, terms: set[str], analyzer: Analyzer) -> Text:
+    return _styled(text, [(s, e) for term, s, e in analyzer.spans(text) if term in terms])
+
+
+def _styled(text: str, matches: Iterable[tuple[int, int]]) -> Text:
+    from rich.text import Text
+
+    styled = Text(text)
+    for start, end in matches:
+        styled.stylize("bold yellow", start, end)
+    return styled
+
+
+def _place(judging: Judging) -> Text:
+    from rich.text import Text
+
+    at = judging.place()
+    assert at is not None
+    minutes = max(1, round(judging.seconds_left() / 60))
+    time = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    return Text(
+        f"query {at.query} of {at.queries}, document {at.document} of {at.documents}, "
+        f"about {time} left",
+        "dim",
+    )
+
+
+def _summary(
+    judging: Judging, path: Path, arguments: list[str], options: Mapping[str, object]
+) -> None:
+    """Where the judgements are, how many, and what to do with them."""
+    from tamis.collection.judgements import read_qrels
+    from tamis.collection.notes import counted
+
+    if not path.exists():
+        say("nothing was judged, nothing is written")
+        return
+    qrels = read_qrels(path)
+    relevant = int((qrels.grade > 0).sum())
+    say(
+        f"{path}: {counted(len(qrels.grade), 'judgement')} ({judging.given:,} new) of "
+        f"{counted(len(qrels), 'query')}, {relevant:,} relevant"
+    )
+    if judging.left or judging.skipped:
+        partly = judging.partly()
+        half = f", {counted(partly, 'query')} judged in part" if partly else ""
+        say(f"{counted(judging.left, 'document')} left, {judging.skipped:,} skipped{half}")
+        usual = {("--depth", DEPTH), ("--sample", SAMPLE), ("--seed", SEED)}
+        given = [each for pair in options.items() if pair not in usual for each in map(str, pair)]
+        say(f"go on:   {shlex.join(['tamis', 'judge', *arguments, *given])}")
+    else:
+        say("all that was pooled is judged")
+    say(f"measure: tamis evaluate {path} RUN")
+    say(f"learn:   tamis fit COLLECTION --qrels {path} -o SIEVE")

@@ -1,0 +1,60 @@
+"""Sieves where a verb takes one in place of an index or a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tamis.fit.sieve import Pipeline, Sieve
+
+
+def is_sieve(folder: str | Path) -> bool:
+    """Whether a folder is a sieve."""
+    from tamis.manifest import read_manifest
+
+    path = Path(folder)
+    note = read_manifest(path) if path.is_dir() else None
+    return note is not None and note["kind"] == "sieve"
+
+
+def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:
+    """The sieve in a folder."""
+    from tamis.fit.sieve import open_sieve
+
+    return open_sieve(folder, threads=threads)
+
+
+def stage_of_sieve(folder: str) -> tuple[Pipeline, str]:
+    """How a sieve re-ranks, and the folder of its model."""
+    from tamis.errors import InputError
+
+    sieve = opened_sieve(folder)
+    if not sieve.pipeline.model:
+        raise InputError(
+            f"{folder} ranks by {sieve.note['chosen']} alone: it has no model",
+            hint="there is nothing to re-rank with",
+        )
+    return sieve.pipeline, str(sieve.path / "model")
+
+
+def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:
+    """Print what a sieve finds, with probabilities where it was calibrated."""
+    from tamis.cli.hits import show_hits
+
+    calibration = sieve.calibration
+    threshold = None if calibration is None else calibration.threshold
+    show_hits(
+        sieve.index, sieve.source, words, top, json,
+        chances=sieve.probabilities, threshold=threshold,
+    )  # fmt: skip
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """A sieve in words and numbers."""
+    note = opened_sieve(folder).note
+    kept = ("verified", "why", "collection", "base", "measure", "chosen", "pipeline", "test")
+    more = ("threshold on test queries", "labels", "cut", "versions", "seed", "command")
+    found = {name: note[name] for name in (*kept, *more) if note.get(name) not in (None, {}, "")}
+    found.get("threshold on test queries", {}).pop("reliability", None)
+    return {"kind": "sieve", **found}

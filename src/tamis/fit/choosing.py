@@ -1,0 +1,128 @@
+"""One way to rank is chosen, on judgements that the models did not learn from, and then tested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.evaluation import evaluate
+from tamis.fit.calibrate import Calibration
+from tamis.fit.finding import Found
+from tamis.fit.guard import Choice, Option, Settled, choose, settled
+from tamis.fit.making import START, Making, Tried
+from tamis.fit.options import BM25, UNVERIFIED, Way, features, ranked, relevant, ways
+from tamis.fit.plan import LEAST_QUERIES, Plan
+from tamis.types import Qrels, Run
+
+if TYPE_CHECKING:
+    from tamis.fit.job import Fitting
+
+
+CALIBRATED = 5
+"""How many documents of a query probabilities are fitted to: what matters is whether the first are
+right, and those far below would pull all probabilities down."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """What was chosen, from what, and what it gives on test queries."""
+
+    way: Way
+    model: Path | None
+    ways: tuple[Way, ...]
+    test_runs: Mapping[str, Run]
+    """By the name of the way."""
+    choice: Choice | None = None
+    held_out: NDArray[np.float64] | None = None
+    """Of every way on every query that was chosen on."""
+    settled: Settled | None = None
+    calibration: Calibration | None = None
+    answers: Mapping[str, Any] | None = None
+    """What the threshold is worth on test queries."""
+
+
+def choose_model(fitting: Fitting, plan: Plan, found: Found) -> Chosen:
+    """The best way to rank that can be had, by what judgements there are."""
+    making = Making(fitting, plan, found)
+    if fitting.start is None or not plan.has("start"):
+        everything = ways(found.name, [], list(found.others))
+        scored = {name: test for name, (_, test) in found.others.items()}
+        runs = {way.name: ranked(way, found.test, scored) for way in everything}
+        way = next(way for way in everything if way.model is None)
+        return Chosen(way, None, tuple(everything), runs)
+    if len(fitting.parts.learn) < LEAST_QUERIES:
+        return _by_rule(making)
+    return _by_judgements(making)
+
+
+def _by_rule(making: Making) -> Chosen:
+    """Nothing to choose by: the base fused with the first stage, the same for every collection."""
+    found, start, parts = making.found, making.start, making.fitting.parts
+    everything = ways(found.name, [START], list(found.others))
+    way = next(each for each in everything if each.weight == UNVERIFIED)
+    scored = {name: test for name, (_, test) in found.others.items()}
+    scored[START] = making.scored(START, start, found.test, "test")
+    runs = {each.name: ranked(each, found.test, scored) for each in everything}
+    decided = None
+    if len(parts.test) >= LEAST_QUERIES:
+        decided = settled(Choice(way.name, way.name, START, BM25, 0, ()), tested(making, runs))
+        way = next(each for each in everything if each.name == decided.name)
+    model = start if way.model == START else None
+    return Chosen(way, model, tuple(everything), runs, settled=decided)
+
+
+def tested(making: Making, runs: Mapping[str, Run]) -> dict[str, NDArray[np.float64]]:
+    """The measure of every ranking on every test query."""
+    measure = making.fitting.request.measure
+    found = evaluate(making.fitting.parts.test, runs, [measure])
+    return {name: found.values(name, measure) for name in runs}
+
+
+def _by_judgements(making: Making) -> Chosen:
+    request, parts, found = making.fitting.request, making.fitting.parts, making.found
+    models = making.models()
+    everything = ways(found.name, list(models), list(found.others))
+    by_name = {way.name: way for way in everything}
+    tried = [making.tried(turn, models) for turn in making.rounds]
+    held = np.concatenate([each.values(everything, request.measure) for each in tried], 1)
+    options = [Option(way.name, way.simplicity) for way in everything]
+    choice = choose(options, held, start=START, baseline=BM25, seed=request.seed)
+    chosen, decided = by_name[choice.chosen], None
+    runs = making.test_runs(models, everything, chosen)
+    if len(parts.test):
+        decided = settled(choice, tested(making, runs), seed=request.seed)
+        chosen = by_name[decided.name]
+    calibration = _calibration(chosen, tried)
+    answers = None
+    if calibration and len(parts.test):
+        answers = calibration.answers(*_rows(runs[chosen.name], parts.test)).record()
+    model = models[chosen.model](making.last) if chosen.model in models else None
+    return Chosen(
+        chosen, model, tuple(everything), runs, choice, held, decided, calibration, answers
+    )
+
+
+def _rows(run: Run, qrels: Qrels) -> tuple[NDArray[np.float64], NDArray[np.bool_], Any]:
+    """Features, relevance and query of the rows of a ranking."""
+    query = np.repeat(np.arange(len(run)), run.sizes())
+    return features(run), relevant(run, qrels), query
+
+
+def _calibration(way: Way, tried: Sequence[Tried]) -> Calibration | None:
+    """Probabilities from the queries held out; None where they are too few for that."""
+    runs = [ranked(way, each.first, each.scored).top(CALIBRATED) for each in tried]
+    parts = [_rows(run, each.qrels) for run, each in zip(runs, tried, strict=True)]
+    shifts = np.cumsum([0, *(len(each.first) for each in tried)])
+    query = np.concatenate([part[2] + shift for part, shift in zip(parts, shifts, strict=False)])
+    rows, labels = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+    names = ("model", "first stage")[-rows.shape[1] :]
+    try:
+        return Calibration.fit(rows, labels, query, names=names)
+    except InputError:
+        return None

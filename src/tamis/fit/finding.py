@@ -1,0 +1,124 @@
+"""The first stage: BM25 tuned where judgements allow it, vectors where they find more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tamis.collection.runs import read_run
+from tamis.errors import InputError
+from tamis.evaluation import evaluate, t_test
+from tamis.fit.options import BM25
+from tamis.fit.plan import SAMPLE, Plan
+from tamis.fit.sieve import first_stage
+from tamis.models.folder import open_scorer
+from tamis.search.tune import tune
+from tamis.types import Qrels, Queries, Run, Source
+
+if TYPE_CHECKING:
+    from tamis.fit.job import Fitting
+
+TUNED = 50
+"""On how many judged queries BM25 is tuned at least."""
+LEVEL = 0.05
+
+
+HYBRID, GIVEN = "hybrid", "first stage"
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The candidates of the queries to choose and to test on."""
+
+    name: str
+    """What found them: BM25, `hybrid`, or `first stage` where the user's own was used."""
+    learn: Run
+    test: Run
+    others: Mapping[str, tuple[Run, Run]]
+    """What other first stages found for the same queries."""
+    facts: Mapping[str, Any]
+
+
+def some_texts(fitting: Fitting) -> list[str]:
+    """Texts of the collection to measure a pace on."""
+    return [document.text for document in islice(fitting.index, SAMPLE)]
+
+
+def find(fitting: Fitting, plan: Plan) -> Found:
+    """Search for every query that is chosen or tested on."""
+    parts, work, depth = fitting.parts, fitting.work, fitting.request.depth
+    facts = {"bm25": work.note("tuning", lambda: _tuned(fitting))}
+    learn, test = parts.asked(parts.learn), parts.asked(parts.test)
+
+    def searched(name: str, source: Source) -> tuple[Run, Run]:
+        return (
+            work.run(f"{name}-learn", lambda: source.search(learn, depth)),
+            work.run(f"{name}-test", lambda: source.search(test, depth)),
+        )
+
+    stages = {
+        BM25: searched(BM25, first_stage(fitting.index, BM25, threads=fitting.request.threads))
+    }
+    used = BM25
+    if plan.has("vectors"):
+        stages[HYBRID] = searched(HYBRID, _hybrid(fitting))
+        facts["vectors"] = work.note(
+            "recall", lambda: _recall(parts.learn, stages[BM25][0], stages[HYBRID][0], depth)
+        )
+        used = HYBRID if facts["vectors"]["used"] else BM25
+    if fitting.request.candidates is not None:
+        given = _given(fitting)
+        stages[GIVEN] = _of(given, learn, depth), _of(given, test, depth)
+        used = GIVEN
+    found = stages.pop(used)
+    return Found(used, *found, stages, facts)
+
+
+def _tuned(fitting: Fitting) -> dict[str, Any]:
+    """Tune BM25 and keep what was chosen where that gains on held-out folds."""
+    parts, request = fitting.parts, fitting.request
+    if len(parts.learn) < TUNED:
+        return {"tuned": False, "why": f"{len(parts.learn)} judged queries, {TUNED} are needed"}
+    done = tune(
+        fitting.index, parts.asked(parts.learn), parts.learn, request.measure, seed=request.seed
+    )
+    told = {"parameters": dict(done.parameters), "gain on held-out folds": round(done.gain, 4)}
+    if done.gain <= 0:
+        return {"tuned": False, "why": "it loses on held-out folds", **told}
+    fitting.index.record_tuned(done.record(), "bm25")
+    return {"tuned": True, **told}
+
+
+def _hybrid(fitting: Fitting) -> Source:
+    encoder: Any = open_scorer(fitting.start or "", threads=fitting.request.threads)
+    if not fitting.index.snapshot.encoded:
+        with fitting.work.timed("vectors"):
+            fitting.index.encode(encoder)
+    return first_stage(fitting.index, HYBRID, encoder, fitting.request.threads)
+
+
+def _recall(qrels: Qrels, words: Run, both: Run, depth: int) -> dict[str, Any]:
+    """Whether the hybrid finds more, tested on judgements that nothing was trained on yet."""
+    measure = f"R@{depth}"
+    found = evaluate(qrels, {BM25: words, HYBRID: both}, [measure])
+    p = t_test(found.values(HYBRID, measure) - found.values(BM25, measure))
+    means = {name: round(found.mean(name, measure), 4) for name in (BM25, HYBRID)}
+    used = means[HYBRID] > means[BM25] and p is not None and p < LEVEL
+    return {"measure": measure, **means, "p": p, "used": used}
+
+
+def _given(fitting: Fitting) -> Run:
+    path = fitting.request.candidates
+    run = read_run(path or "")
+    if not (run.queries.ids.positions_in(fitting.parts.queries.ids) >= 0).any():
+        raise InputError(
+            f"{path} has no query of this collection", hint="was it made for other queries?"
+        )
+    return run
+
+
+def _of(run: Run, queries: Queries, depth: int) -> Run:
+    """The part of a user's run that is about these queries."""
+    return run.select(queries.ids).with_queries(queries).top(depth)

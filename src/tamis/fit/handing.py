@@ -1,0 +1,48 @@
+"""The end of a fit: the folder that is handed over, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tamis.collection.runs import write_run
+from tamis.durable import new_folder
+from tamis.fit.finding import HYBRID
+from tamis.fit.outcome import Outcome
+from tamis.fit.page import write_page
+from tamis.fit.sieve import ENCODER, INDEX, KIND, LAYOUT, MODEL, QUERIES, REPORT
+from tamis.manifest import write_manifest
+from tamis.types import Queries
+
+if TYPE_CHECKING:
+    from tamis.fit.job import Fitting
+
+
+def hand_over(fitting: Fitting, outcome: Outcome, *, force: bool) -> None:
+    """Write the sieve."""
+    with new_folder(fitting.request.out, force=force) as part:
+        shutil.copytree(fitting.work.path("index"), part / INDEX)
+        if outcome.chosen.model is not None:
+            shutil.copytree(outcome.chosen.model, part / MODEL)
+        if outcome.pipeline.first == HYBRID and fitting.start is not None:
+            shutil.copytree(fitting.start, part / ENCODER)
+        (part / "runs").mkdir()
+        for name, run in outcome.chosen.test_runs.items():
+            write_run(run, part / "runs" / f"{name}.parquet")
+        _write_queries(fitting, part / QUERIES)
+        write_page(part / REPORT, outcome, fitting.index.document)
+        write_manifest(part, KIND, LAYOUT, **outcome.record())
+
+
+def _write_queries(fitting: Fitting, path: Path) -> None:
+    """The queries that nobody has judged, for `tamis judge`."""
+    parts = fitting.parts
+    known = parts.queries.ids.positions_in(parts.learn.queries.union(parts.test.queries))
+    left: Queries = parts.queries.select(np.flatnonzero(known < 0))
+    if len(left):
+        lines = [json.dumps({"_id": each.id, "text": each.text}) for each in left]
+        path.write_text("\n".join(lines) + "\n", "utf-8")

@@ -1,0 +1,185 @@
+"""`tamis fit`, from top to bottom: look, plan, find, learn, choose, test, calibrate, hand over."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tamis.collection.base import Collection
+from tamis.collection.opening import open_collection
+from tamis.errors import InputError, MissingExtraError, OutputError, require
+from tamis.fit import choosing, finding, handing
+from tamis.fit.learning import adopted
+from tamis.fit.look import LEARNT, Parts, parted, sampled
+from tamis.fit.making import rounds_of
+from tamis.fit.outcome import Outcome
+from tamis.fit.plan import Plan, Sizes, make_plan, measured_pace
+from tamis.fit.sieve import Sieve, open_sieve
+from tamis.fit.work import Said, Work, working
+from tamis.models.folder import open_scorer
+from tamis.scorers.note import ModelNote
+from tamis.search import Index
+
+BASE = "all-MiniLM-L6-v2"
+MINUTES = 30
+LONG = 300
+"""From how many words on average documents are scored by passages."""
+PASSAGES = "words:150"
+PASSAGE_WORDS = 150
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for."""
+
+    collection: str
+    out: Path
+    base: str | None = BASE
+    """None, or a model that cannot be found: words alone."""
+    measure: str = "RR@10"
+    max_time: float = MINUTES * 60.0
+    candidates: Path | None = None
+    teacher: str | None = None
+    """A stronger model, whose order of candidates the base learns."""
+    vectors: str | None = None
+    """Word vectors, for alignment scores."""
+    queries: str | None = None
+    qrels: Mapping[str, str] = field(default_factory=dict)
+    depth: int = 50
+    seed: int = 0
+    threads: int | None = None
+    on_error: Literal["raise", "skip"] = "raise"
+    command: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """What must be the same when a fit goes on; how many threads and minutes may differ."""
+        told = asdict(self) | {"out": str(self.out)}
+        told["candidates"] = str(self.candidates) if self.candidates else None
+        return {name: told[name] for name in told if name not in ("threads", "command")}
+
+
+@dataclass(eq=False)
+class Fitting:
+    """A fit under way: what every step needs to know."""
+
+    request: Request
+    work: Work
+    collection: Collection
+    index: Index
+    parts: Parts
+    start: Path | None
+    note: ModelNote | None
+    why_no_model: str = ""
+
+    @property
+    def passages(self) -> str:
+        """How documents are split to be scored: not at all where most are short."""
+        return PASSAGES if self.words > LONG else "whole"
+
+    @property
+    def words(self) -> float:
+        """How many words a document has on average, stop words aside."""
+        return self.index.total_terms / max(1, self.index.documents)
+
+
+def fit(
+    request: Request,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    said: Said = lambda words: None,
+    shown: Callable[[Fitting, Plan], object] = lambda fitting, plan: None,
+) -> tuple[Plan, Sieve | None]:
+    """Make a sieve of a collection; with `dry_run` only say how.
+
+    Stopped at any moment, `resume` goes on where it was; the sieve appears whole or not at all.
+    """
+    if request.out.exists() and not force and not dry_run:
+        raise OutputError(
+            f"{request.out} exists already", hint="choose another name, or give --force"
+        )
+    folder = request.out.with_name(f"{request.out.name}.fitting")
+    with working(folder, request.record(), resume=resume, force=force, said=said) as work:
+        fitting = looked(request, work)
+        plan = planned(fitting)
+        shown(fitting, plan)
+        if dry_run:
+            shutil.rmtree(folder)
+            return plan, None
+        fitting.parts = replace(
+            fitting.parts, test=sampled(fitting.parts.test, plan.testing, request.seed)
+        )
+        found = finding.find(fitting, plan)
+        chosen = choosing.choose_model(fitting, plan, found)
+        outcome = Outcome.of(fitting, plan, found, chosen)
+        handing.hand_over(fitting, outcome, force=force)
+        shutil.rmtree(folder)
+    return plan, open_sieve(request.out, threads=request.threads)
+
+
+def looked(request: Request, work: Work) -> Fitting:
+    """Index the documents and see what there is beside them."""
+    collection = open_collection(
+        request.collection,
+        queries=request.queries,
+        qrels=request.qrels or None,
+        on_error=request.on_error,
+    )
+    path = work.path("index")
+    if not path.exists():
+        with work.timed("index"):
+            Index.build(collection.documents, path)
+    index = Index.open(path)
+    if not index.documents:
+        raise InputError(f"{request.collection} has no documents", hint="is the path right?")
+    learnt = round(LEARNT * max(1.0, request.max_time / (MINUTES * 60)))
+    parts = parted(
+        collection.queries, collection.qrels, index.snapshot.ids, seed=request.seed, learnt=learnt
+    )
+    start, note, why = _start(request, work)
+    return Fitting(request, work, collection, index, parts, start, note, why)
+
+
+def _start(request: Request, work: Work) -> tuple[Path | None, ModelNote | None, str]:
+    """The model to start from, if there is one; where the usual one is not installed, why not."""
+    if request.base is None:
+        return None, None, "no model was wanted"
+    try:
+        require("torch")
+        folder, note = adopted(request.base, work)
+    except MissingExtraError as error:
+        if request.base != BASE:
+            raise
+        return None, None, str(error)
+    return folder, note, ""
+
+
+def planned(fitting: Fitting) -> Plan:
+    """The plan, made once: a fit that goes on keeps it."""
+    request, work, parts = fitting.request, fitting.work, fitting.parts
+
+    def make() -> dict[str, Any]:
+        pace = 0.0
+        if fitting.start is not None:
+            scorer = open_scorer(fitting.start, threads=request.threads)
+            texts = finding.some_texts(fitting)
+            pace = measured_pace(scorer, "a query of some words", texts) if texts else 0.0
+        sizes = Sizes(
+            documents=fitting.index.documents,
+            learn=len(parts.learn),
+            test=len(parts.test),
+            log=len(parts.log),
+            depth=request.depth,
+            passages=max(1.0, fitting.words / PASSAGE_WORDS) if fitting.words > LONG else 1.0,
+            kind=fitting.note.scorer if fitting.note and fitting.start else "",
+            folds=rounds_of(len(parts.learn)),
+            teacher=request.teacher is not None,
+            vectors=request.vectors is not None,
+        )
+        return make_plan(sizes, pace, request.max_time, work.taken("")).record()
+
+    return Plan.of_record(work.note("plan", make))

@@ -1,0 +1,142 @@
+"""What a collection has to learn from and to test with, and the parts of its queries.
+
+Given splits are kept: a split with "test" in its name is for testing, every other is to learn and
+to choose on. Where no split is for testing, judged queries are parted so that near-duplicates stay
+together, if there are enough of them to test on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.splits import split
+from tamis.types import Ids, Qrels, Queries
+
+TEST = "test"
+PARTED = 40
+"""How many judged queries there must be for some of them to be set aside for testing."""
+TESTED = 300
+"""How many test queries are used at most, drawn with the seed: the others would cost more than
+they tell."""
+LEARNT = 1_500
+"""How many judged queries are learnt from at most in half an hour."""
+SHARES = {"learn": 0.6, "test": 0.4}
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The queries by what they are for; every query has a text, every judged one an answer."""
+
+    learn: Qrels
+    test: Qrels
+    queries: Queries
+    """All of them."""
+    log: Queries
+    """Those that may be learnt from without judgements: none of the test queries."""
+    given: bool
+    """Whether the test queries are those of a split that was there."""
+    left_out: Mapping[str, int]
+
+    def asked(self, qrels: Qrels) -> Queries:
+        """The queries of some judgements, with their texts."""
+        return self.queries.select(qrels.queries.positions_in(self.queries.ids))
+
+    def facts(self) -> dict[str, Any]:
+        """What there is, in words and numbers."""
+        how = "as given" if self.given else "drawn from the judged queries"
+        found: dict[str, Any] = {
+            "queries": len(self.queries),
+            "judged, to learn and choose on": len(self.learn),
+            "judged, to test on": f"{len(self.test):,} ({how})" if len(self.test) else 0,
+            "not judged": len(self.log) - len(self.learn),
+        }
+        return found | ({"left out": dict(self.left_out)} if self.left_out else {})
+
+
+def parted(
+    queries: Queries,
+    qrels: Mapping[str, Qrels],
+    documents: Ids,
+    *,
+    seed: int = 0,
+    tested: int = TESTED,
+    learnt: int = LEARNT,
+) -> Parts:
+    """The parts of a collection's queries: so many judged ones at most, drawn with the seed.
+
+    >>> from tamis.types import Query
+    >>> log = Queries.of([Query("q1", "sieve"), Query("q2", "drum")])
+    >>> judged = {"train": Qrels.from_dict({"q1": {"d1": 1, "d9": 1}})}
+    >>> parts = parted(log, judged, Ids.of(["d1", "d2"]))
+    >>> len(parts.learn), len(parts.test), len(parts.log)
+    (1, 0, 2)
+    >>> dict(parts.left_out)
+    {'judgements of documents that are not there': 1}
+    """
+    counts: Counter[str] = Counter()
+    texts = queries.texts or ()
+    asked = queries.select(np.flatnonzero([bool(text.strip()) for text in texts]))
+    counts["queries without text"] = len(queries) - len(asked)
+    usable = {name: _usable(each, asked, documents, counts) for name, each in qrels.items()}
+    named = [name for name in usable if TEST in name.lower()]
+    test = joined([usable[name] for name in named])
+    learn = without(joined([usable[name] for name in usable if name not in named]), test.queries)
+    given = bool(len(test))
+    if not given and len(learn) >= PARTED:
+        judged = asked.select(learn.queries.positions_in(asked.ids))
+        parts = split(judged, SHARES, seed=seed)
+        learn, test = learn.select(parts["learn"]), learn.select(parts["test"])
+    hidden = test.queries.positions_in(asked.ids)
+    log = asked.select(np.setdiff1d(np.arange(len(asked)), hidden))
+    left_out = {what: count for what, count in counts.items() if count}
+    learn, test = sampled(learn, learnt, seed), sampled(test, tested, seed)
+    return Parts(learn, test, asked, log, given, left_out)
+
+
+def sampled(qrels: Qrels, count: int, seed: int) -> Qrels:
+    """The judgements of so many queries at most, drawn with a seed."""
+    if len(qrels) <= count:
+        return qrels
+    chosen = np.random.default_rng(seed).permutation(len(qrels))[:count]
+    return qrels.select(qrels.queries.select(np.sort(chosen)))
+
+
+def without(qrels: Qrels, queries: Ids) -> Qrels:
+    """The judgements of other queries than these."""
+    kept = np.flatnonzero(qrels.queries.positions_in(queries) < 0)
+    return qrels.select(qrels.queries.select(kept))
+
+
+def joined(parts: list[Qrels]) -> Qrels:
+    """Judgements in one; of a query that several judge, the first part's count."""
+    judged: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for query in part.queries:
+            judged.setdefault(query, part[query])
+    return Qrels.from_dict(judged)
+
+
+def _usable(qrels: Qrels, asked: Queries, documents: Ids, counts: Counter[str]) -> Qrels:
+    """The judgements that can be used: of queries with a text, of documents that are there."""
+    there = (qrels.docs.positions_in(documents) >= 0)[qrels.doc]
+    counts["judgements of documents that are not there"] += int((~there).sum())
+    query = np.repeat(np.arange(len(qrels)), np.diff(qrels.offsets))
+    rows = _rows(qrels, query, there)
+    has_text = rows.queries.positions_in(asked.ids) >= 0
+    counts["judged queries without text"] += int((~has_text).sum())
+    rows = rows.select(rows.queries.select(np.flatnonzero(has_text)))
+    query = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
+    answered = np.bincount(query[rows.grade > 0], minlength=len(rows)) > 0
+    counts["judged queries without an answer"] += int((~answered).sum())
+    return rows.select(rows.queries.select(np.flatnonzero(answered)))
+
+
+def _rows(qrels: Qrels, query: NDArray[np.int64], kept: NDArray[np.bool_]) -> Qrels:
+    rows = query[kept].astype(np.int32)
+    return Qrels.of_rows(qrels.queries, qrels.docs, rows, qrels.doc[kept], qrels.grade[kept])

@@ -1,0 +1,287 @@
+"""The models of a fit: each is made when it is asked for, and scores its candidates once.
+
+With few judgements every fold has models of its own, trained without it; with many, one part is
+held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError, TrainingError
+from tamis.fit.finding import Found
+from tamis.fit.learning import (
+    NEGATIVES,
+    between,
+    is_trained,
+    judged_examples,
+    pseudo_examples,
+    recipe_for,
+    trained,
+)
+from tamis.fit.options import BM25, Way, ranked, values
+from tamis.fit.plan import CROSS, DISTILLED, INFUSED, LEAST_QUERIES, TUNED, Plan
+from tamis.fit.sieve import first_stage
+from tamis.labels.teacher import teacher
+from tamis.labels.transfer import qa_docrank
+from tamis.labels.weak import weak
+from tamis.models.folder import open_scorer
+from tamis.models.rankers import ALIGNMENT, open_ranker
+from tamis.pipeline.rerank import rerank
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.remembering import Remembering
+from tamis.splits import folds, split
+from tamis.types import Ids, Qrels, Run
+
+if TYPE_CHECKING:
+    from tamis.fit.job import Fitting
+    from tamis.labels.examples import Examples
+
+MANY = 150
+"""From how many judged queries on one part is held out, in place of folds."""
+FOLDS = 3
+HELD_OUT = 1 / 3
+HALF = 0.5
+START, HALFWAY = "start", "half tuned"
+LISTED = 10
+"""How many candidates of a query a teacher or word vectors score."""
+
+
+def rounds_of(judged: int) -> int:
+    """How many times models are trained on so many judged queries."""
+    if judged < LEAST_QUERIES:
+        return 0
+    return FOLDS + 1 if judged < MANY else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Queries to train on, and queries to see what came of it."""
+
+    name: str
+    learn: Ids
+    held: Ids
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """What every model of a round makes of the queries held out."""
+
+    first: Run
+    scored: Mapping[str, Run]
+    qrels: Qrels
+
+    def values(self, everything: Sequence[Way], measure: str) -> NDArray[np.float64]:
+        """The measure of every way on every query held out."""
+        return values(everything, self.first, self.scored, self.qrels, measure)
+
+
+@dataclass(eq=False)
+class Making:
+    """The models of a fit, each made when it is asked for."""
+
+    fitting: Fitting
+    plan: Plan
+    found: Found
+
+    @property
+    def start(self) -> Path:
+        """The model that everything starts from."""
+        assert self.fitting.start is not None
+        return self.fitting.start
+
+    @property
+    def kind(self) -> str:
+        """What kind of model that is."""
+        assert self.fitting.note is not None
+        return self.fitting.note.scorer
+
+    @cached_property
+    def rounds(self) -> list[Round]:
+        """The rounds in which models are compared."""
+        parts, seed = self.fitting.parts, self.fitting.request.seed
+        learn = parts.learn
+        if len(learn) < MANY:
+            asked = parts.asked(learn)
+            return [
+                Round(f"fold {number + 1}", *both)
+                for number, both in enumerate(folds(asked, FOLDS, seed=seed))
+            ]
+        held = min(HELD_OUT, self.plan.choosing / len(learn))
+        both = split(parts.asked(learn), {"learn": 1 - held, "held": held}, seed=seed)
+        return [Round("held out", both["learn"], both["held"])]
+
+    @property
+    def last(self) -> Round:
+        """The round whose models are handed over."""
+        if len(self.rounds) == 1:
+            return self.rounds[0]
+        return Round("all", self.fitting.parts.learn.queries, Ids.of([]))
+
+    def models(self) -> dict[str, Callable[[Round], Path]]:
+        """What there is to compare, the simplest first."""
+        found: dict[str, Callable[[Round], Path]] = {START: lambda turn: self.start}
+        if self.plan.has(TUNED):
+            found[HALFWAY] = self.halfway
+            found[TUNED] = self.tuned
+        more = {
+            DISTILLED: self.distilled,
+            CROSS: self.cross_encoder,
+            INFUSED: self.infused,
+        }
+        found |= {name: make for name, make in more.items() if self.plan.has(name)}
+        return {name: make for name, make in found.items() if self._can_be_made(name, make)}
+
+    def _can_be_made(self, name: str, make: Callable[[Round], Path]) -> bool:
+        """Whether there is time for a model and training it works; if not, that is said."""
+        turns = [*self.rounds, self.last] if len(self.fitting.parts.test) else self.rounds
+        late = self.fitting.work.taken("") + self.plan.cost(name) > self.fitting.request.max_time
+        if late:
+            self.fitting.work.said(f"{name} is left out: there is no time left for it")
+            return False
+        try:
+            for turn in turns:
+                make(turn)
+        except (TrainingError, InputError) as error:
+            self.fitting.work.said(f"{name} is left out: {error}")
+            return False
+        return True
+
+    def tried(self, turn: Round, models: Mapping[str, Callable[[Round], Path]]) -> Tried:
+        """Every model of a round on the queries it did not learn from."""
+        first = self.found.learn.select(turn.held)
+        scored = {
+            name: self.scored(name, make(turn), first, turn.name) for name, make in models.items()
+        }
+        for name, (learn, _) in self.found.others.items():
+            scored[name] = learn.select(turn.held)
+        return Tried(first, scored, self.fitting.parts.learn.select(turn.held))
+
+    def test_runs(
+        self,
+        models: Mapping[str, Callable[[Round], Path]],
+        everything: Sequence[Way],
+        chosen: Way,
+    ) -> dict[str, Run]:
+        """The rankings of test queries; models between two are only tested if chosen."""
+        if not len(self.fitting.parts.test):
+            return {}
+        used = [name for name in models if name != HALFWAY or chosen.model == HALFWAY]
+        scored = {
+            name: self.scored(name, models[name](self.last), self.found.test, "test")
+            for name in used
+        }
+        scored |= {name: test for name, (_, test) in self.found.others.items()}
+        return {
+            way.name: ranked(way, self.found.test, scored)
+            for way in everything
+            if way.model is None or way.model in scored
+        }
+
+    def scored(self, name: str, folder: Path, run: Run, part: str) -> Run:
+        """Candidates as a model scores them."""
+
+        def make() -> Run:
+            self.fitting.work.said(f"scoring {len(run):,} queries with {name} ({part})")
+            opened = open_scorer(folder, threads=self.fitting.request.threads)
+            scorer = Remembering(opened) if isinstance(opened, BiEncoder) else opened
+            passages, depth = self.fitting.passages, self.fitting.request.depth
+            stage = rerank(
+                scorer, self.fitting.index, passages=passages, depth=depth, missing="skip"
+            )
+            return stage(run)
+
+        return self.fitting.work.run(f"{name} {part}", make)
+
+    def tuned(self, turn: Round) -> Path:
+        """The base, trained on the judgements of a round."""
+        name = f"{TUNED} {turn.name}"
+        return self._trained(name, lambda: self.examples(turn), self.start, self.kind, TUNED)
+
+    def halfway(self, turn: Round) -> Path:
+        """The model half-way between the base and the trained one."""
+        out = self.fitting.work.path(f"models/{HALFWAY} {turn.name}")
+        return between(self.start, self.tuned(turn), HALF, out)
+
+    def cross_encoder(self, turn: Round) -> Path:
+        """A cross-encoder on labels of the first stage, then on judgements."""
+        seed, name = self.fitting.request.seed, f"{CROSS} {turn.name}"
+        first = self._trained(
+            "pseudo", lambda: pseudo_examples(self.log(), seed), self.start, CROSS, CROSS
+        )
+        return self._trained(name, lambda: self.examples(turn), first, CROSS, CROSS)
+
+    def distilled(self, turn: Round) -> Path:
+        """The base, trained to order candidates as a teacher does; judgements play no part."""
+
+        def labels() -> Examples:
+            name = self.fitting.request.teacher or ""
+            return self._scores(name, teacher, DISTILLED)
+
+        return self._trained(DISTILLED, labels, self.start, self.kind, DISTILLED)
+
+    def infused(self, turn: Round) -> Path:
+        """A cross-encoder on alignment scores of word vectors, then on judgements."""
+
+        def labels() -> Examples:
+            name = f"{ALIGNMENT}{self.fitting.request.vectors}"
+            return self._scores(name, weak, INFUSED)
+
+        first, name = self._trained("aligned", labels, self.start, "aligned", INFUSED), turn.name
+        return self._trained(
+            f"{INFUSED} {name}", lambda: self.examples(turn), first, INFUSED, INFUSED
+        )
+
+    def _scores(self, name: str, label: Callable[..., Examples], step: str) -> Examples:
+        """What another ranker thinks of the first candidates of some queries."""
+        fitting = self.fitting
+        ranker = open_ranker(name, threads=fitting.request.threads, documents=fitting.index)
+        run = self.log(max(1, self.plan.size(step) // LISTED))
+        seed = fitting.request.seed
+        return label(
+            run, ranker.scorer, fitting.index, depth=LISTED, missing="skip", model=name, seed=seed
+        )
+
+    def log(self, most: int | None = None) -> Run:
+        """What BM25 finds for queries whose judgements are not looked at."""
+        fitting = self.fitting
+        log = fitting.parts.log
+        if most is not None and len(log) > most:
+            drawn = np.random.default_rng(fitting.request.seed).permutation(len(log))[:most]
+            log = log.select(np.sort(drawn))
+        source = first_stage(fitting.index, BM25, threads=fitting.request.threads)
+        return source.search(log, NEGATIVES)
+
+    def examples(self, turn: Round) -> Examples:
+        """The judgements of a round as examples; of long documents their best passages."""
+        fitting = self.fitting
+        qrels = fitting.parts.learn.select(turn.learn)
+        run = self.found.learn.select(turn.learn)
+        if fitting.passages == "whole":
+            return judged_examples(qrels, fitting.parts.asked(qrels), run, fitting.request.seed)
+        teacher = open_scorer(self.start, threads=fitting.request.threads)
+        return qa_docrank(
+            run, qrels, fitting.index, teacher, test=fitting.parts.test.queries,
+            threshold=np.inf, keep_best=True, passages=fitting.passages, missing="skip",
+            seed=fitting.request.seed,
+        )  # fmt: skip
+
+    def _trained(
+        self, name: str, labels: Callable[[], Examples], base: Path, kind: str, step: str
+    ) -> Path:
+        fitting, seed = self.fitting, self.fitting.request.seed
+        out = fitting.work.path(f"models/{name}")
+        if is_trained(out):
+            return out
+        made = labels()
+        recipe = recipe_for(kind, self.plan.size(step), made, seed)
+        return trained(
+            name, made, base, recipe, fitting.index, fitting.work, fitting.request.threads
+        )

@@ -1,0 +1,110 @@
+"""What there is to choose from: rankings of the same candidates by each model, alone and fused.
+
+A model scores the candidates once; every fusion with the first stage is computed from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.evaluation import evaluate
+from tamis.pipeline.placing import below, interpolated
+from tamis.types import Qrels, Run
+
+BM25 = "BM25"
+WEIGHTS = (0.25, 0.5, 0.75)
+"""How much a model counts beside the first stage, where the two are fused."""
+UNVERIFIED = 0.5
+"""The same where nothing can be tested: settled before any figure was looked at."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to rank: a model, and how much it counts; without a model, what was found as it is.
+
+    `simplicity` is what the guard prefers, the lower the better.
+    """
+
+    name: str
+    model: str | None
+    weight: float | None
+    simplicity: int
+
+
+def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[Way]:
+    """All ways with these models, which are given from the simplest to the least simple.
+
+    `others` are first stages beside the one whose candidates are scored; they stand alone.
+
+    >>> [way.name for way in ways("BM25", ["start"])]
+    ['BM25', 'start', 'start .25 + BM25', 'start .50 + BM25', 'start .75 + BM25']
+    >>> [way.name for way in ways("hybrid", [], ["BM25"])]
+    ['BM25', 'hybrid']
+    """
+    stages = sorted([first, *others], key=lambda name: (name != BM25, name))
+    found = [
+        Way(name, None if name == first else name, None, number)
+        for number, name in enumerate(stages)
+    ]
+    for number, model in enumerate(models):
+        simplicity = len(stages) + 2 * number
+        found.append(Way(model, model, None, simplicity))
+        for weight in WEIGHTS:
+            name = f"{model} {weight:.2f} + {first}".replace(" 0.", " .")
+            found.append(Way(name, model, weight, simplicity + 1))
+    return found
+
+
+def ranked(way: Way, first: Run, scored: Mapping[str, Run]) -> Run:
+    """The ranking of a way: what the re-ranking stage makes of the scores of a model."""
+    if way.model is None:
+        return first
+    run = scored[way.model]
+    if way.weight is None or "first" not in run.extra:
+        return run
+    own = np.where(run.extra["passage"] >= 0, run.score, np.float32(-np.inf))
+    columns = {**run.extra, "model": own}
+    before = Run(run.queries, run.docs, run.offsets, run.doc, run.extra["first"], columns)
+    rows = before.extra["passage"] >= 0
+    mixed = interpolated(before, rows, before.extra["model"], way.weight)
+    score = below(before, rows, mixed)
+    return Run(before.queries, before.docs, before.offsets, before.doc, score, before.extra)
+
+
+def values(
+    found: Sequence[Way], first: Run, scored: Mapping[str, Run], qrels: Qrels, measure: str
+) -> NDArray[np.float64]:
+    """The measure of every way on every judged query: a row a way."""
+    rows = []
+    for way in found:
+        run = ranked(way, first, scored)
+        rows.append(evaluate(qrels, {"run": run}, [measure]).values("run", measure))
+    return np.array(rows)
+
+
+def features(run: Run) -> NDArray[np.float64]:
+    """What calibration looks at, a row a document: the model's score and the first stage's.
+
+    `run` is what a re-ranking gave, fused or not; without one it has only its own scores.
+    """
+    if "first" not in run.extra:
+        return run.score.astype(np.float64)[:, None]
+    model = np.asarray(run.extra.get("model", run.score), np.float64)
+    known = model[np.isfinite(model)]
+    model = np.where(np.isfinite(model), model, known.min() if len(known) else 0.0)
+    return np.stack([model, run.extra["first"]], 1).astype(np.float64)
+
+
+def relevant(run: Run, qrels: Qrels) -> NDArray[np.bool_]:
+    """Which rows of a run were judged relevant."""
+    found = np.zeros(len(run.doc), bool)
+    for number, query in enumerate(run.queries.ids):
+        if query in qrels:
+            rows = slice(int(run.offsets[number]), int(run.offsets[number + 1]))
+            grades = qrels[query]
+            found[rows] = [grades.get(name, 0) > 0 for name in run.docs.take(run.doc[rows])]
+    return found

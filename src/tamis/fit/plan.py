@@ -1,0 +1,197 @@
+"""What will be done and how long it takes, cut to fit the time.
+
+A few real texts are scored first; everything else is reckoned from that pace. What must be done
+comes first, then what may bring something, in the order of how often it does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tamis.training.recipes import RECIPES
+from tamis.types import Scorer
+from tamis.types.pipeline import score_texts
+
+TUNED, CROSS, DISTILLED, INFUSED = "tuned", "cross-encoder", "distilled", "infused"
+TRAINING = 3.5
+"""How many times as long as scoring a text takes to learn from it."""
+SAMPLE = 48
+"""How many texts are scored to measure the pace."""
+SPARED = 0.9
+"""The share of the time that is planned for: the rest is for what was not foreseen."""
+CHOSEN = 300
+"""On how many queries models are compared at most."""
+LEAST_LEARNT = 320
+"""How many texts a training sees at least: fewer are not worth the evaluation of the model."""
+SHARE = 0.5
+"""The share of the time left that one training may take."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step: its name, what it is for, how long it should take, and whether it is done."""
+
+    name: str
+    what: str
+    seconds: float
+    planned: bool = True
+    size: int = 0
+    """How many texts are learnt from, or how many queries are asked."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps in order, and the number of queries on which models are chosen and tested."""
+
+    steps: tuple[Step, ...]
+    choosing: int
+    testing: int
+    pace: float
+    """Seconds a text."""
+
+    def has(self, name: str) -> bool:
+        """Whether a step is planned."""
+        return any(step.name == name and step.planned for step in self.steps)
+
+    def cost(self, name: str) -> float:
+        """How many seconds a step should take, if it is one."""
+        return next((step.seconds for step in self.steps if step.name == name), 0.0)
+
+    def size(self, name: str) -> int:
+        """The size of a planned step."""
+        return next((step.size for step in self.steps if step.name == name and step.planned), 0)
+
+    @property
+    def seconds(self) -> float:
+        """How long all that is planned should take."""
+        return sum(step.seconds for step in self.steps if step.planned)
+
+    def record(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Plan:
+        """The plan that was made before."""
+        steps = tuple(Step(**step) for step in record["steps"])
+        return cls(**{**record, "steps": steps})
+
+
+def measured_pace(scorer: Scorer, query: str, texts: Sequence[str]) -> float:
+    """Seconds that a text takes to score, on texts of the collection."""
+    some = list(texts[:SAMPLE])
+    score_texts(scorer, query, some[:4])  # what is only done once is done before the clock starts
+    began = time.perf_counter()
+    score_texts(scorer, query, some)
+    return (time.perf_counter() - began) / max(1, len(some))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a plan depends on."""
+
+    documents: int
+    learn: int
+    test: int
+    log: int
+    depth: int
+    passages: float
+    """How many passages a document has on average."""
+    kind: str
+    """What kind of model the base is; empty where there is none."""
+    folds: int
+    teacher: bool = False
+    vectors: bool = False
+
+    @property
+    def texts_a_query(self) -> float:
+        """How many texts are run for a query; a bi-encoder runs those that several share once."""
+        pairs = self.depth * self.passages
+        if self.kind != "bi-encoder":
+            return pairs
+        asked = max(1, min(self.test, CHOSEN), min(self.learn, CHOSEN))
+        return 1 + min(pairs, self.documents * self.passages / asked)
+
+
+class Planner:
+    """Adds steps while they fit."""
+
+    def __init__(self, seconds: float, spent: float) -> None:
+        self.left = seconds * SPARED - spent
+        self.steps: list[Step] = []
+
+    def must(self, step: Step) -> None:
+        """A step that is done in any case."""
+        self.steps.append(step)
+        self.left -= step.seconds
+
+    def may(self, step: Step) -> bool:
+        """A step that is done if it fits."""
+        fits = step.seconds <= self.left
+        self.steps.append(Step(step.name, step.what, step.seconds, fits, step.size))
+        self.left -= step.seconds if fits else 0
+        return fits
+
+
+def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> Plan:
+    """The steps that fit into so many seconds, of which some are spent.
+
+    >>> sizes = Sizes(1000, 100, 100, 100, 50, 1.0, "bi-encoder", 3)
+    >>> [step.name for step in make_plan(sizes, 0.01, 1800).steps if step.planned]
+    ['first', 'start', 'vectors', 'tuned', 'cross-encoder']
+    >>> [step.name for step in make_plan(sizes, 0.01, 5).steps if step.planned]
+    ['first']
+    """
+    planner = Planner(seconds, spent)
+    planner.must(Step("first", "index, tune and search by words", 2 + sizes.documents / 5_000))
+    a_query = sizes.texts_a_query * pace
+    affordable = max(0, int(planner.left / 3 / max(a_query, 1e-9)))
+    testing = min(sizes.test, affordable)
+    choosing = min(sizes.learn, CHOSEN, max(LEAST_QUERIES, affordable - testing))
+    if not sizes.kind or (sizes.test and testing < min(sizes.test, LEAST_QUERIES)):
+        return Plan(tuple(planner.steps), sizes.learn, sizes.test, pace)
+    asked = (choosing + testing) * a_query
+    planner.must(Step("start", "score the candidates with the base", asked, size=testing))
+    if sizes.kind == "bi-encoder" and sizes.learn >= LEAST_QUERIES:
+        whole = sizes.documents * sizes.passages * pace
+        planner.may(Step("vectors", "encode all documents, if that finds more", whole))
+    for name, what, rounds, models in _trainings(sizes):
+        texts = (SHARE * planner.left - models * asked) / (TRAINING * pace * rounds)
+        size = max(LEAST_LEARNT, min(int(texts), _wanted(sizes, name)))
+        cost = TRAINING * pace * size * rounds + models * asked
+        planner.may(Step(name, what, cost, size=size))
+    return Plan(tuple(planner.steps), choosing, testing, pace)
+
+
+LEAST_QUERIES = 10
+"""On fewer queries nothing is learnt or tested."""
+
+
+def _trainings(sizes: Sizes) -> list[tuple[str, str, int, int]]:
+    """What may be trained: name, what it is, how many trainings, how many models are scored."""
+    if sizes.learn < LEAST_QUERIES:
+        return []
+    found = [(TUNED, "the base, trained on judgements", sizes.folds, 2)]
+    if sizes.teacher:
+        found.append((DISTILLED, "the base, trained on a teacher's scores", 2, 1))
+    if sizes.log + sizes.learn >= LEAST_LEARNT // 4:
+        found.append((CROSS, "labels of the first stage, then judgements", 1 + sizes.folds, 1))
+    if sizes.vectors:
+        found.append((INFUSED, "alignment scores, then judgements", 1 + sizes.folds, 1))
+    return found
+
+
+def _wanted(sizes: Sizes, name: str) -> int:
+    """How many texts a training would take if there were time: the recipes' own numbers."""
+    queries = max(1, sizes.learn)
+    if name == TUNED and sizes.kind == "bi-encoder":
+        recipe = RECIPES["bi-encoder"]
+        return round((recipe.list_size or 1) * (recipe.epochs_for(queries) or 1) * queries)
+    return MOST_PAIRS
+
+
+MOST_PAIRS = 8_000
+"""How many texts a cross-encoder learns from: 250 steps of 16 pairs."""

@@ -1,0 +1,165 @@
+"""A sieve: one folder with an index, the chosen pipeline, its models and the report.
+
+It is what `tamis fit` hands over, and all there is to search with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tamis.collection.opening import read_queries
+from tamis.fit.calibrate import Calibration
+from tamis.manifest import expect
+from tamis.models.folder import open_scorer
+from tamis.pipeline.hybrid import hybrid
+from tamis.pipeline.rerank import Rerank, rerank
+from tamis.search import Index
+from tamis.search.choice import chosen_source
+from tamis.types import Encoder, Queries, Query, Run, Scorer, Source, Spec
+
+KIND, LAYOUT = "sieve", 1
+INDEX, MODEL, ENCODER, QUERIES, REPORT = "index", "model", "encoder", "queries.jsonl", "report.html"
+DEEP = 1000
+"""How many documents the first stage finds."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document found, and how likely it is the answer where that could be calibrated."""
+
+    id: str
+    score: float
+    probability: float | None
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """How a sieve ranks: what finds documents, and what puts them in order."""
+
+    first: str
+    """`BM25`, or `hybrid` where vectors are searched too."""
+    depth: int
+    model: bool
+    """Whether documents are re-ranked."""
+    interpolate: float | None = None
+    passages: str = "whole"
+    aggregate: str = "max"
+
+    def spec(self) -> Spec:
+        """Plain JSON."""
+        return dict(vars(self))
+
+
+def first_stage(
+    index: Index, kind: str, encoder: Encoder | None = None, threads: int | None = None
+) -> Source:
+    """BM25 as tuned, alone or with vectors."""
+    words = chosen_source(index, "bm25", rm3=False, threads=threads)
+    if kind != "hybrid" or encoder is None:
+        return words
+    return hybrid(words, index.dense(encoder, threads))
+
+
+@dataclass(frozen=True, eq=False)
+class Sieve:
+    """A sieve that is open; made by `open_sieve`."""
+
+    path: Path
+    note: Mapping[str, Any]
+    index: Index
+    threads: int | None = None
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """How it ranks."""
+        return Pipeline(**self.note["pipeline"])
+
+    @cached_property
+    def scorer(self) -> Scorer | None:
+        """What re-ranks, if anything does."""
+        if not self.pipeline.model:
+            return None
+        return open_scorer(self.path / MODEL, threads=self.threads)
+
+    @cached_property
+    def first(self) -> Source:
+        """The first stage."""
+        folder = self.path / ENCODER
+        encoder: Any = open_scorer(folder, threads=self.threads) if folder.is_dir() else None
+        return first_stage(self.index, self.pipeline.first, encoder, self.threads)
+
+    @cached_property
+    def stage(self) -> Rerank | None:
+        """The re-ranking, if there is one."""
+        if self.scorer is None:
+            return None
+        how = self.pipeline
+        return rerank(
+            self.scorer,
+            self.index,
+            passages=how.passages,
+            aggregate=how.aggregate,
+            depth=how.depth,
+            interpolate=how.interpolate,
+            missing="skip",
+            model=MODEL,
+        )
+
+    @cached_property
+    def source(self) -> Source:
+        """Everything: queries in, the ranking out."""
+        found = self.first % DEEP
+        return found if self.stage is None else found >> self.stage
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """From scores to probabilities, where judgements allowed it."""
+        record = self.note.get("calibration")
+        return Calibration.of_record(record) if record else None
+
+    @cached_property
+    def queries(self) -> Queries | None:
+        """The queries that were there and that nobody has judged."""
+        path = self.path / QUERIES
+        return read_queries(path) if path.is_file() else None
+
+    @property
+    def verified(self) -> bool:
+        """Whether what it ranks was tested on judged queries."""
+        return self.note.get("verified") == "yes"
+
+    def search(self, text: str, top: int = 10) -> list[Hit]:
+        """The best documents for some words."""
+        run = self.source.search(Queries.of([Query("q", text)]), top)
+        chances = self.probabilities(run)
+        found = []
+        for number, (name, score) in enumerate(run["q"]):
+            document = self.index.document(name)
+            chance = None if chances is None else chances[number]
+            found.append(Hit(name, score, chance, document.title, document.text))
+        return found
+
+    def probabilities(self, run: Run) -> list[float] | None:
+        """How likely each row of a run of this sieve is an answer; None without a calibration."""
+        from tamis.fit.options import features
+
+        if self.calibration is None:
+            return None
+        found: list[float] = self.calibration.probability(features(run)).tolist()
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Sieve {self.path.name}: {self.index.documents:,} documents>"
+
+
+def open_sieve(path: Path | str, *, threads: int | None = None) -> Sieve:
+    """A sieve that `tamis fit` wrote."""
+    folder = Path(path)
+    note = expect(folder, KIND, LAYOUT)
+    return Sieve(folder, note, Index.open(folder / INDEX), threads)

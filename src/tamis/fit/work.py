@@ -1,0 +1,100 @@
+"""The folder in which a fit leaves what it has done, so that it goes on where it was stopped.
+
+Every step has an output with a name: a run, a model, a note. What is there is not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tamis.collection.runs import read_run, write_run
+from tamis.durable import locked, new_file
+from tamis.errors import OutputError
+from tamis.types import Run
+
+REQUEST, SECONDS = "request.json", "seconds.json"
+Said = Callable[[str], object]
+
+
+@dataclass(eq=False)
+class Work:
+    """Where outputs lie, and how long each took."""
+
+    folder: Path
+    said: Said = lambda words: None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def path(self, name: str) -> Path:
+        """Where an output lies; what it lies in is there."""
+        found = self.folder / name
+        found.parent.mkdir(parents=True, exist_ok=True)
+        return found
+
+    def run(self, name: str, make: Callable[[], Run]) -> Run:
+        """A run that is there, or is made now."""
+        path = self.path(f"runs/{name}.parquet")
+        if not path.exists():
+            with self.timed(name):
+                found = make()
+            write_run(found, path)
+        return read_run(path)
+
+    def note(self, name: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """A note that is there, or is made now."""
+        path = self.path(f"{name}.json")
+        if not path.exists():
+            with self.timed(name):
+                found = json.dumps(make(), indent=1)
+            with new_file(path) as part:
+                part.write_text(found, "utf-8")
+        read: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return read
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Keep how long something took."""
+        began = time.monotonic()
+        yield
+        self.seconds[name] = round(time.monotonic() - began, 2)
+        with new_file(self.path(SECONDS), force=True) as part:
+            part.write_text(json.dumps(self.seconds, indent=1), "utf-8")
+
+    def taken(self, *beginnings: str) -> float:
+        """How many seconds the steps whose names begin like this took together."""
+        return sum(each for name, each in self.seconds.items() if name.startswith(beginnings))
+
+
+@contextmanager
+def working(
+    folder: Path, request: Mapping[str, Any], *, resume: bool, force: bool, said: Said
+) -> Iterator[Work]:
+    """The work folder of a request, begun or gone on with; it is removed by whoever is done."""
+    with locked(folder):
+        path = folder / REQUEST
+        if folder.exists() and not resume and not force:
+            raise OutputError(
+                f"{folder} is left of a fit that was stopped",
+                hint="go on with --resume, or begin again with --force",
+            )
+        if folder.exists() and not resume:
+            shutil.rmtree(folder)
+        if path.exists() and json.loads(path.read_text("utf-8")) != request:
+            known = json.loads(path.read_text("utf-8"))
+            other = next(name for name in request if request[name] != known.get(name))
+            raise OutputError(
+                f"{folder} was begun with {other} {known.get(other)!r}, not {request[other]!r}",
+                hint="say the same again, or begin again with --force",
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            with new_file(path) as part:
+                part.write_text(json.dumps(request, indent=1), "utf-8")
+        took = folder / SECONDS
+        yield Work(folder, said, json.loads(took.read_text("utf-8")) if took.exists() else {})

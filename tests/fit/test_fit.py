@@ -1,0 +1,331 @@
+"""`tamis fit` from end to end on a tiny collection with a tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tamis
+from tamis import durable
+from tamis.cli.app import run
+from tamis.errors import OutputError
+from tamis.evaluation import evaluate
+from tamis.fit.job import Request, fit
+from tamis.fit.look import parted
+from tamis.fit.options import features, ranked, ways
+from tamis.fit.plan import Plan, Sizes, make_plan
+from tamis.fit.sieve import Sieve, open_sieve
+from tamis.models import adopt
+from tamis.pipeline.rerank import rerank
+from tamis.types import Ids, Pairs, Qrels, Queries, Query, Run, Scores
+
+pytest.importorskip("torch", reason="torch is not installed")
+THINGS = "sieve drum net grain flour fish sort".split()
+
+
+def collection(folder: Path, *, train: int = 24, test: int = 16, log: int = 6) -> Path:
+    """Every query is two words; the document that has both is the answer."""
+    folder.mkdir(parents=True)
+    pairs = [(one, other) for one in THINGS for other in THINGS if one != other]
+    documents = [{"_id": f"d{n:02}", "text": f"a {one} the {other}"}
+                 for n, (one, other) in enumerate(pairs)]  # fmt: skip
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    asked = [(f"q{n:03}", *pairs[n % len(pairs)], n // len(pairs))
+             for n in range(train + test + log)]  # fmt: skip
+    queries = [{"_id": name, "text": f"{one} {other} {'a ' * times}x{name}"}
+               for name, one, other, times in asked]  # fmt: skip
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (folder / "qrels").mkdir()
+    for split, part in (("train", range(train)), ("test", range(train, train + test))):
+        if len(part):
+            rows = [f"q{n:03}\td{n % len(pairs):02}\t1" for n in part]
+            text = "\n".join(["query-id\tcorpus-id\tscore", *rows])
+            (folder / "qrels" / f"{split}.tsv").write_text(text + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, tiny_cross_encoder: Path) -> Path:
+    out = tmp_path_factory.mktemp("base") / "tiny"
+    adopt(tiny_cross_encoder, out, kind="bi-encoder", pooling="mean", max_length=24)
+    return out
+
+
+def request(folder: Path, out: Path, base: Path | None, **options: Any) -> Request:
+    given = {"depth": 10, "max_time": 900.0, "threads": 1, **options}
+    return Request(str(folder), out, None if base is None else str(base), **given)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts as short as the tiny model takes."""
+    monkeypatch.setattr("tamis.fit.learning.LENGTH", "24")
+
+
+def test_with_judgements_everything_is_tried_and_one_way_is_handed_over(
+    tmp_path: Path, base: Path
+) -> None:
+    folder = collection(tmp_path / "docs")
+    plan, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and plan.has("tuned")
+    note = sieve.note
+    assert (note["verified"], note["kind"]) == ("yes", "sieve")
+    names = [row["name"] for row in note["candidates"]]
+    assert names[0] == "BM25" and {"start", "tuned", "half tuned"} <= set(names)
+    assert sum(row["chosen"] for row in note["candidates"]) == 1
+    assert note["chosen"] in names
+    refused = [row for row in note["candidates"] if not row["chosen"]]
+    assert all(row["refused"] for row in refused)
+    assert not (tmp_path / "s.fitting").exists()
+    assert (tmp_path / "s" / "report.html").is_file()
+    hits = sieve.search("drum net", top=3)
+    assert len(hits) == 3 and hits[0].text.startswith("a ")
+    assert tamis.open(tmp_path / "s").search("drum net", top=3) == hits
+
+
+def test_a_teacher_and_word_vectors_make_more_models(
+    tmp_path: Path, base: Path, tiny_cross_encoder: Path
+) -> None:
+    folder = collection(tmp_path / "docs", train=60)
+    vectors = tmp_path / "vectors.txt"
+    rows = [f"{word} {number} {number**2 % 7} 1" for number, word in enumerate(THINGS)]
+    vectors.write_text("\n".join(rows) + "\n")
+    asked = request(
+        folder, tmp_path / "s", base, teacher=str(tiny_cross_encoder), vectors=str(vectors)
+    )
+    plan, sieve = fit(asked)
+    assert sieve is not None and plan.has("distilled") and plan.has("infused")
+    names = {row["name"] for row in sieve.note["candidates"]}
+    assert {"distilled", "infused", "cross-encoder"} <= names
+
+
+def test_what_was_tested_is_what_the_sieve_does(tmp_path: Path, base: Path) -> None:
+    folder = collection(tmp_path / "docs")
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None
+    opened = tamis.open_collection(folder)
+    qrels = opened.qrels["test"]
+    asked = opened.queries.select(qrels.queries.positions_in(opened.queries.ids))
+    run = sieve.source.search(asked, 10)
+    value = evaluate(qrels, {"sieve": run}, ["RR@10"]).mean("sieve", "RR@10")
+    assert value == pytest.approx(sieve.note["test"][sieve.note["chosen"]]["RR@10"], abs=1e-3)
+
+
+def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> None:
+    folder = collection(tmp_path / "docs", train=0, test=0, log=8)
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and not sieve.verified
+    assert sieve.note["chosen"] == "start .50 + BM25" and sieve.note["test"] is None
+    assert sieve.note["why"] == "there are no judgements: nothing was tested"
+    assert sieve.queries is not None and len(sieve.queries) == 8
+    assert sieve.search("drum net") and sieve.calibration is None
+
+
+def test_judgements_only_to_test_on(tmp_path: Path, base: Path) -> None:
+    folder = collection(tmp_path / "docs", train=0)
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and sieve.verified
+    guard = sieve.note["guard"]
+    assert guard["choice"]["chosen"] == "start .50 + BM25" and guard["choice"]["queries"] == 0
+    assert sieve.note["chosen"] == guard["handed over"]
+    assert set(sieve.note["test"]) >= {"BM25", "start", "start .50 + BM25"}
+
+
+def test_without_a_model_words_are_all_there_is(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "docs")
+    _, sieve = fit(request(folder, tmp_path / "s", None))
+    assert sieve is not None and sieve.scorer is None
+    assert sieve.note["chosen"] == "BM25" and sieve.search("drum net")
+
+
+PLAN = make_plan(Sizes(42, 24, 16, 30, 10, 1.0, "bi-encoder", 4), 1e-3, 60.0)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, base: Path) -> tuple[Path, Sieve]:
+    """A collection, and the sieve of a fit that was not stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tamis.fit.learning.LENGTH", "24")
+        patch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
+        _, sieve = fit(request(collection(folder / "docs"), folder / "s", base))
+    assert sieve is not None
+    return folder / "docs", sieve
+
+
+@pytest.mark.parametrize("killed_at", [1, 9, 30, 60, 100, 140, 170])
+def test_killed_at_any_moment_it_goes_on_to_the_same_sieve(
+    killed_at: int,
+    tmp_path: Path,
+    base: Path,
+    whole: tuple[Path, Sieve],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, wanted = whole
+    asked = request(folder, tmp_path / "s", base)
+    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
+    left = [killed_at]
+    real = durable._sync
+
+    def sync(path: Path) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        real(path)
+
+    monkeypatch.setattr("tamis.durable._sync", sync)
+    with pytest.raises(KeyboardInterrupt):
+        fit(asked)
+    assert not (tmp_path / "s").exists()
+    with pytest.raises(OutputError, match="left of a fit that was stopped"):
+        fit(asked)
+    _, sieve = fit(asked, resume=True)
+    assert sieve is not None
+    for name in ("chosen", "test", "guard", "calibration", "pipeline"):
+        assert sieve.note[name] == wanted.note[name], name
+    assert sieve.search("drum net") == wanted.search("drum net")
+
+
+def test_another_request_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = collection(tmp_path / "docs")
+    monkeypatch.setattr(
+        "tamis.fit.finding.find", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        fit(request(folder, tmp_path / "s", None))
+    with pytest.raises(OutputError, match=r"begun with measure 'RR@10', not 'AP'"):
+        fit(request(folder, tmp_path / "s", None, measure="AP"), resume=True)
+
+
+def test_an_existing_sieve_is_refused(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "docs")
+    fit(request(folder, tmp_path / "s", None))
+    with pytest.raises(OutputError, match="exists already"):
+        fit(request(folder, tmp_path / "s", None))
+    fit(request(folder, tmp_path / "s", None), force=True)
+
+
+def test_a_fusion_is_that_of_the_stage() -> None:
+    class Lengths:
+        scale = "regression"
+
+        def score(self, pairs: Pairs) -> Scores:
+            lengths = np.array([len(text) for text in pairs.texts], np.float32)
+            return Scores(lengths[pairs.index[:, 1]], np.zeros(len(pairs), np.int32))
+
+    documents = [tamis.Document(f"d{n}", "x" * (n * 7 % 5 + 1)) for n in range(8)]
+    first = Run.from_dict({"q": {f"d{n}": 9.0 - n for n in range(8)}})
+    first = first.with_queries(Queries.of([Query("q", "x")]))
+    raw = rerank(Lengths(), documents, depth=6)(first)
+    for way in ways("BM25", ["start"]):
+        if way.weight:
+            staged = rerank(Lengths(), documents, depth=6, interpolate=way.weight)(first)
+            mine = ranked(way, first, {"start": raw})
+            assert mine == staged
+            assert np.array_equal(features(mine), features(staged))
+
+
+def test_parts_keep_given_splits_and_leak_nothing() -> None:
+    log = Queries.of(Query(f"q{n:03}", f"{n} sieves") for n in range(100))
+    judged = {f"q{n:03}": {"d1": 1} for n in range(90)}
+    everything = Qrels.from_dict(judged)
+    parts = parted(log, {"all": everything}, Ids.of(["d1"]))
+    assert (len(parts.learn), len(parts.test), parts.given) == (54, 36, False)
+    assert not set(parts.learn) & set(parts.test)
+    assert not set(parts.test) & set(parts.log.ids)
+    given = {"train": everything.select(Ids.of(f"q{n:03}" for n in range(50))),
+             "test": everything.select(Ids.of(f"q{n:03}" for n in range(40, 90)))}  # fmt: skip
+    parts = parted(log, given, Ids.of(["d1"]))
+    assert (len(parts.learn), len(parts.test), parts.given) == (40, 50, True)
+
+
+def test_a_plan_fits_the_time() -> None:
+    sizes = Sizes(10_000, 500, 300, 5_000, 50, 1.0, "bi-encoder", 1)
+    for seconds in (10, 60, 300, 1_800, 7_200):
+        plan = make_plan(sizes, 0.01, seconds)
+        assert plan.seconds <= max(seconds, 5)
+        assert Plan.of_record(json.loads(json.dumps(plan.record()))) == plan
+    steps = [
+        len([s for s in make_plan(sizes, 0.01, t).steps if s.planned]) for t in (10, 300, 9000)
+    ]
+    assert steps == sorted(steps) and steps[0] < steps[-1]
+
+
+def test_a_collection_without_documents_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "corpus.jsonl").write_text("")
+    assert run(["fit", str(tmp_path / "docs"), "-o", str(tmp_path / "s"), "--base", "none"]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("text", ["sieve", "a drum the sieve sort"])
+@pytest.mark.parametrize("judged", [0, 1, 12])
+def test_documents_that_are_all_alike(text: str, judged: int, tmp_path: Path, base: Path) -> None:
+    folder = collection(tmp_path / "docs", train=judged, test=judged, log=2)
+    lines = [json.dumps({"_id": f"d{n:02}", "text": text}) for n in range(42)]
+    (folder / "corpus.jsonl").write_text("\n".join(lines))
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and sieve.verified == (judged >= 10)
+    assert len(sieve.search("sieve", top=3)) == 3
+
+
+def test_ten_seconds_give_words_alone_or_more(tmp_path: Path, base: Path) -> None:
+    folder = collection(tmp_path / "docs")
+    _, sieve = fit(request(folder, tmp_path / "s", base, max_time=1.0))
+    assert sieve is not None and sieve.note["chosen"] == "BM25"
+    assert sieve.search("drum net")
+
+
+def test_your_own_candidates(tmp_path: Path, base: Path) -> None:
+    folder = collection(tmp_path / "docs")
+    opened = tamis.open_collection(folder)
+    rows = {query: {f"d{n:02}": 50.0 - n for n in range(0, 42, 3)} for query in opened.queries.ids}
+    tamis.write_run(Run.from_dict(rows), tmp_path / "mine.trec")
+    _, sieve = fit(request(folder, tmp_path / "s", base, candidates=tmp_path / "mine.trec"))
+    assert sieve is not None
+    names = [row["name"] for row in sieve.note["candidates"]]
+    assert "BM25" in names and "first stage" in names and "start .50 + first stage" in names
+
+
+def test_a_full_disk_leaves_no_sieve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = collection(tmp_path / "docs")
+
+    def full(*_: object, **facts: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tamis.fit.handing.write_manifest", full)
+    assert run(["fit", str(folder), "-o", str(tmp_path / "s"), "--base", "none"]) == 1
+    assert "disk is full" in capsys.readouterr().err and not (tmp_path / "s").exists()
+    monkeypatch.undo()
+    assert run(["fit", str(folder), "-o", str(tmp_path / "s"), "--base", "none", "--resume"]) == 0
+
+
+def test_the_command_line(
+    tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    collection(tmp_path / "docs")
+    common = ["fit", "docs", "--base", str(base), "--depth", "10", "--max-time", "15m"]
+    assert run([*common, "-o", "s", "--dry-run"]) == 0
+    assert "plan:" in capsys.readouterr().err and not Path("s").exists()
+    assert run([*common, "-o", "s"]) == 0
+    out = capsys.readouterr().out
+    assert "handed over" in out and "verified" in out and "start .50 +" in out
+    assert run(["search", "s", "drum net"]) == 0
+    assert "drum" in capsys.readouterr().out
+    assert run(["info", "s"]) == 0
+    assert "verified" in capsys.readouterr().out
+    assert run(["search", "s", "docs/queries.jsonl", "-o", "run.parquet", "--top", "5"]) == 0
+    capsys.readouterr()
+    code = run(["rerank", "run.parquet", "-c", "s/index", "--model", "s", "-o", "again.parquet"])
+    chosen = open_sieve("s").pipeline.model
+    assert code == (0 if chosen else 1)
