@@ -4,7 +4,8 @@ Every layer multiplies all tokens of a batch at once; only attention looks at on
 time, and sequences of the same length share a call. Where only the first token is wanted, the last
 layer has one query row a sequence and needs no keys or values of its own: with k = W x,
 q·k = (qᵀW)·x, and what is attended to is projected after it is summed. That is exact. Training
-runs the same code: no step writes over what a gradient needs.
+runs this code, where no step writes over what a gradient needs; scoring has its own for all layers
+but that last one, see `_bert_in_place`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
+from tamis.scorers._bert_in_place import room_for, run_in_place
 from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers.batching import groups
 from tamis.scorers.weights import Loaded, Tensor, take
@@ -74,21 +76,27 @@ class Bert:
 
     def first_tokens(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
         """The last layer's vector of every sequence's first token."""
-        states, lengths = self._all_but_last(sequences, segments)
+        states, lengths = self._run(self.layers[:-1], sequences, segments)
         return self._folded(self.layers[-1], states, lengths)
 
     def all_tokens(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
         """The last layer's vectors of all tokens, sequence after sequence."""
-        states, lengths = self._all_but_last(sequences, segments)
-        return self._layer(self.layers[-1], states, lengths)
+        return self._run(self.layers, sequences, segments)[0]
 
-    def _all_but_last(
-        self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]
+    def _run(
+        self,
+        layers: Sequence[Layer],
+        sequences: Sequence[TokenIds],
+        segments: Sequence[TokenIds],
     ) -> tuple[Tensor, list[tuple[int, int]]]:
         lengths = groups([len(sequence) for sequence in sequences])
         states = self._embedded(sequences, segments)
-        for layer in self.layers[:-1]:
-            states = self._layer(layer, states, lengths)
+        room = None if self.dropout.hidden or self.dropout.attention else room_for(self, states)
+        for layer in layers:
+            if room:
+                run_in_place(self, layer, states, lengths, room)
+            else:
+                states = self._layer(layer, states, lengths)
         return states, lengths
 
     def _embedded(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
