@@ -88,9 +88,10 @@ def test_with_judgements_everything_is_tried_and_one_way_is_handed_over(
 
 
 def test_a_teacher_and_word_vectors_make_more_models(
-    tmp_path: Path, base: Path, tiny_cross_encoder: Path
+    tmp_path: Path, base: Path, tiny_cross_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = collection(tmp_path / "docs", train=60)
+    monkeypatch.setattr("tamis.fit.making.MANY", 50)
     vectors = tmp_path / "vectors.txt"
     rows = [f"{word} {number} {number**2 % 7} 1" for number, word in enumerate(THINGS)]
     vectors.write_text("\n".join(rows) + "\n")
@@ -101,6 +102,7 @@ def test_a_teacher_and_word_vectors_make_more_models(
     assert sieve is not None and plan.has("distilled") and plan.has("infused")
     names = {row["name"] for row in sieve.note["candidates"]}
     assert {"distilled", "infused", "cross-encoder"} <= names
+    assert [count for count, _ in sieve.note["learning curve"]] == [0, 10, 20, 40]
 
 
 def test_what_was_tested_is_what_the_sieve_does(tmp_path: Path, base: Path) -> None:

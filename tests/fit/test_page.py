@@ -48,7 +48,7 @@ PLAN = Plan(
 SECONDS = {
     "index": 1.0,
     "plan": 0.5,
-    "tuned": 7.0,
+    "tuning": 7.0,
     "BM25-learn": 0.25,
     "BM25-test": 0.25,
     "start fold 1": 10.0,
@@ -218,6 +218,11 @@ def untested(outcome: Outcome, *, chosen_on: bool = False) -> Outcome:
     )  # fmt: skip
 
 
+def drawn(outcome: Outcome, curve: list[tuple[int, float]]) -> Outcome:
+    """The same with a learning curve."""
+    return replace(outcome, chosen=replace(outcome.chosen, curve=tuple(curve)))
+
+
 def fetch(name: str) -> Document:
     return Document(name, f"{name} one two three four. Five six {name} won by this passage.")
 
@@ -370,15 +375,14 @@ def test_reliability_is_drawn_where_it_belongs() -> None:
 
 def test_the_learning_curve_is_there_only_if_it_was_drawn(page: Page, outcome: Outcome) -> None:
     assert "What labels are worth" not in page.words
-    told = replace(outcome)
-    object.__setattr__(told, "curve", [(8, 0.4), (32, 0.5), (128, 0.54)])
+    told = drawn(outcome, [(8, 0.4), (32, 0.5), (128, 0.54)])
     words = Page(fit_page(told, date=DATE)).words
     assert "From 32 to 128 judged queries RR@10 changed by +0.0400" in words
     assert "256, would bring about +0.0200 more" in words  # .04 in two doublings
-    object.__setattr__(told, "curve", [(8, 0.4), (32, 0.39)])
+    told = drawn(outcome, [(8, 0.4), (32, 0.39)])
     assert "would most likely bring little" in Page(fit_page(told, date=DATE)).words
     for curve in ([(0, 0.4)], [(0, 0.4), (8, 0.4)]):
-        object.__setattr__(told, "curve", curve)
+        told = drawn(outcome, curve)
         assert "What labels are worth" in Page(fit_page(told, date=DATE)).words
     x = re.findall(r"translate\((\S+) ", learning_chart([(1, 0.1), (3, 0.2), (7, 0.3)], "RR"))
     assert x == ["72", "222", "372"]

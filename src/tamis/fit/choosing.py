@@ -17,7 +17,7 @@ from tamis.fit.finding import Found
 from tamis.fit.guard import Choice, Option, Settled, choose, settled
 from tamis.fit.making import START, Making, Tried
 from tamis.fit.options import BM25, UNVERIFIED, Way, features, ranked, relevant, ways
-from tamis.fit.plan import LEAST_QUERIES, Plan
+from tamis.fit.plan import LEAST_QUERIES, TUNED, Plan
 from tamis.types import Qrels, Run
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Chosen:
     calibration: Calibration | None = None
     answers: Mapping[str, Any] | None = None
     """What the threshold is worth on test queries."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """What so many judged queries give, on queries held out."""
 
 
 def choose_model(fitting: Fitting, plan: Plan, found: Found) -> Chosen:
@@ -103,8 +105,9 @@ def _by_judgements(making: Making) -> Chosen:
     if calibration and len(parts.test):
         answers = calibration.answers(*_rows(runs[chosen.name], parts.test)).record()
     model = models[chosen.model](making.last) if chosen.model in models else None
+    curve = tuple(making.curve()) if TUNED in models else ()
     return Chosen(
-        chosen, model, tuple(everything), runs, choice, held, decided, calibration, answers
+        chosen, model, tuple(everything), runs, choice, held, decided, calibration, answers, curve
     )
 
 

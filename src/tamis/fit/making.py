@@ -27,7 +27,7 @@ from tamis.fit.learning import (
     trained,
 )
 from tamis.fit.options import BM25, Way, ranked, values
-from tamis.fit.plan import CROSS, DISTILLED, INFUSED, LEAST_QUERIES, TUNED, Plan
+from tamis.fit.plan import CROSS, CURVE, DISTILLED, INFUSED, LEAST_QUERIES, SHARES, TUNED, Plan
 from tamis.fit.sieve import first_stage
 from tamis.labels.teacher import teacher
 from tamis.labels.transfer import qa_docrank
@@ -38,7 +38,7 @@ from tamis.pipeline.rerank import rerank
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.remembering import Remembering
 from tamis.splits import folds, split
-from tamis.types import Ids, Qrels, Run
+from tamis.types import Ids, Qrels, Run, Scorer
 
 if TYPE_CHECKING:
     from tamis.fit.job import Fitting
@@ -90,6 +90,7 @@ class Making:
     fitting: Fitting
     plan: Plan
     found: Found
+    _start: Scorer | None = None
 
     @property
     def start(self) -> Path:
@@ -190,8 +191,7 @@ class Making:
 
         def make() -> Run:
             self.fitting.work.said(f"scoring {len(run):,} queries with {name} ({part})")
-            opened = open_scorer(folder, threads=self.fitting.request.threads)
-            scorer = Remembering(opened) if isinstance(opened, BiEncoder) else opened
+            scorer = self._opened(folder)
             passages, depth = self.fitting.passages, self.fitting.request.depth
             stage = rerank(
                 scorer, self.fitting.index, passages=passages, depth=depth, missing="skip"
@@ -199,6 +199,35 @@ class Making:
             return stage(run)
 
         return self.fitting.work.run(f"{name} {part}", make)
+
+    def _opened(self, folder: Path) -> Scorer:
+        """A model; the vectors of the one that all start from are kept from call to call."""
+        if folder == self.start and self._start is not None:
+            return self._start
+        opened = open_scorer(folder, threads=self.fitting.request.threads)
+        scorer = Remembering(opened) if isinstance(opened, BiEncoder) else opened
+        if folder == self.start:
+            self._start = scorer
+        return scorer
+
+    def curve(self) -> list[tuple[int, float]]:
+        """The measure of the trained base on queries held out, by how many it learnt from."""
+        if not self.plan.has(CURVE) or len(self.rounds) != 1:
+            return []
+        whole, measure = self.rounds[0], self.fitting.request.measure
+        drawn = np.random.default_rng(self.fitting.request.seed).permutation(len(whole.learn))
+        points = [(0, START, whole), (len(whole.learn), TUNED, whole)]
+        for share in SHARES:
+            some = whole.learn.select(np.sort(drawn[: round(share * len(drawn))]))
+            points.append((len(some), TUNED, Round(f"on {len(some)}", some, whole.held)))
+        makers: dict[str, Callable[[Round], Path]] = {START: lambda turn: self.start}
+        makers[TUNED] = self.tuned
+        found = []
+        for count, name, turn in sorted(points, key=lambda point: point[0]):
+            one = self.tried(turn, {name: makers[name]})
+            value = one.values([Way(name, name, None, 0)], measure).mean()
+            found.append((count, round(float(value), 4)))
+        return found
 
     def tuned(self, turn: Round) -> Path:
         """The base, trained on the judgements of a round."""

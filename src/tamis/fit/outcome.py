@@ -139,6 +139,7 @@ class Outcome:
             "calibration": chosen.calibration.record() if chosen.calibration else None,
             "threshold on test queries": dict(chosen.answers) if chosen.answers else None,
             "first stage": dict(self.found.facts),
+            "learning curve": [list(point) for point in chosen.curve],
             "labels": dict(self.labels),
             "cut": dict(self.cut),
             "plan": self.plan.record(),

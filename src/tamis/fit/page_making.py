@@ -35,7 +35,7 @@ its name does not say it."""
 
 def learning_curve(outcome: Outcome) -> str:
     """The section on what labels are worth; none where no curve was drawn."""
-    curve: Sequence[tuple[int, float]] = getattr(outcome, "curve", None) or ()
+    curve = outcome.chosen.curve
     if not curve:
         return ""
     drawn = learning_chart(curve, outcome.measure)

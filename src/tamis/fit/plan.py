@@ -16,6 +16,9 @@ from tamis.types import Scorer
 from tamis.types.pipeline import score_texts
 
 TUNED, CROSS, DISTILLED, INFUSED = "tuned", "cross-encoder", "distilled", "infused"
+CURVE = "curve"
+SHARES = (0.25, 0.5)
+"""Of the judged queries, for points of the learning curve before the last."""
 TRAINING = 3.5
 """How many times as long as scoring a text takes to learn from it."""
 SAMPLE = 48
@@ -24,8 +27,11 @@ SPARED = 0.9
 """The share of the time that is planned for: the rest is for what was not foreseen."""
 CHOSEN = 300
 """On how many queries models are compared at most."""
-LEAST_LEARNT = 320
-"""How many texts a training sees at least: fewer are not worth the evaluation of the model."""
+LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: 3_000, INFUSED: 3_000}
+"""How many texts a training sees at least: fewer are not worth the evaluation of the model, least
+of all where it has to learn what a pair is."""
+SCORED = 0.6
+"""The share of the time in which candidates may be scored with the base."""
 SHARE = 0.5
 """The share of the time left that one training may take."""
 
@@ -148,8 +154,9 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
     planner = Planner(seconds, spent)
     planner.must(Step("first", "index, tune and search by words", 2 + sizes.documents / 5_000))
     a_query = sizes.texts_a_query * pace
-    affordable = max(0, int(planner.left / 3 / max(a_query, 1e-9)))
-    testing = min(sizes.test, affordable)
+    affordable = max(0, int(SCORED * planner.left / max(a_query, 1e-9)))
+    wanted = max(1, min(sizes.learn, CHOSEN)), sizes.test
+    testing = min(sizes.test, affordable * wanted[1] // sum(wanted))
     choosing = min(sizes.learn, CHOSEN, max(LEAST_QUERIES, affordable - testing))
     if not sizes.kind or (sizes.test and testing < min(sizes.test, LEAST_QUERIES)):
         return Plan(tuple(planner.steps), sizes.learn, sizes.test, pace)
@@ -160,9 +167,13 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
         planner.may(Step("vectors", "encode all documents, if that finds more", whole))
     for name, what, rounds, models in _trainings(sizes):
         texts = (SHARE * planner.left - models * asked) / (TRAINING * pace * rounds)
-        size = max(LEAST_LEARNT, min(int(texts), _wanted(sizes, name)))
+        size = max(LEAST_LEARNT[name], min(int(texts), _wanted(sizes, name)))
         cost = TRAINING * pace * size * rounds + models * asked
         planner.may(Step(name, what, cost, size=size))
+    tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
+    if tuned and sizes.folds == 1:
+        cost = TRAINING * pace * tuned.size * sum(SHARES) + len(SHARES) * choosing * a_query
+        planner.may(Step(CURVE, "what fewer judgements give", cost, size=tuned.size))
     return Plan(tuple(planner.steps), choosing, testing, pace)
 
 
@@ -177,7 +188,7 @@ def _trainings(sizes: Sizes) -> list[tuple[str, str, int, int]]:
     found = [(TUNED, "the base, trained on judgements", sizes.folds, 2)]
     if sizes.teacher:
         found.append((DISTILLED, "the base, trained on a teacher's scores", 2, 1))
-    if sizes.log + sizes.learn >= LEAST_LEARNT // 4:
+    if sizes.log + sizes.learn >= PSEUDO:
         found.append((CROSS, "labels of the first stage, then judgements", 1 + sizes.folds, 1))
     if sizes.vectors:
         found.append((INFUSED, "alignment scores, then judgements", 1 + sizes.folds, 1))
@@ -193,5 +204,7 @@ def _wanted(sizes: Sizes, name: str) -> int:
     return MOST_PAIRS
 
 
+PSEUDO = 80
+"""How many queries there are at least for labels of the first stage."""
 MOST_PAIRS = 8_000
 """How many texts a cross-encoder learns from: 250 steps of 16 pairs."""
