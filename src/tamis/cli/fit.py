@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -123,6 +124,8 @@ def show_sieve(sieve: Sieve) -> None:
         "handed over": note["chosen"],
         "verified": f"{note['verified']}: {note['why']}",
     }
+    for each in (note.get("guard") or {}).get("verdict", {}).get("against", ()):
+        told[f"against {each['name']}"] = _against(each)
     if note.get("threshold on test queries"):
         found = note["threshold on test queries"]
         shown = [f"{name} {found[name]:.2f}" for name in ("precision", "recall") if found[name]]
@@ -134,13 +137,20 @@ def show_sieve(sieve: Sieve) -> None:
     say(f'next: tamis search {sieve.path} "some words"')
 
 
-def candidates_table(note: object) -> Table:
-    """Every way to rank, with its measure on held-out and on test queries."""
-    from collections.abc import Mapping
+def _against(each: Mapping[str, Any]) -> str:
+    """A difference on test queries, with its interval and the p-value of the paired test."""
+    from tamis.evaluation.comparison_tables import shown_p
 
+    around = each["interval"]
+    between = f", 95% interval {around['low']:+.4f} .. {around['high']:+.4f}" if around else ""
+    p = f", p {shown_p(each['p'])} (t-test, Holm)" if each["p"] is not None else ""
+    return f"{each['difference']:+.4f}{between}{p}"
+
+
+def candidates_table(note: Mapping[str, Any]) -> Table:
+    """Every way to rank, with its measure on held-out and on test queries."""
     from rich.table import Table
 
-    assert isinstance(note, Mapping)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     heads = "", note["measure"] + " held out", "test", "ms a query", "min trained", "why not"
     for head in heads:

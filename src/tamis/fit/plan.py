@@ -32,8 +32,8 @@ LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: 3_000, INFUSED: 3_000}
 of all where it has to learn what a pair is."""
 SCORED = 0.6
 """The share of the time in which candidates may be scored with the base."""
-SHARE = 0.5
-"""The share of the time left that one training may take."""
+SHARE = {TUNED: 0.8, DISTILLED: 0.6, CROSS: 0.8, INFUSED: 0.8}
+"""The share of the time left that a training, and scoring with what came of it, may take."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
         whole = sizes.documents * sizes.passages * pace
         planner.may(Step("vectors", "encode all documents, if that finds more", whole))
     for name, what, rounds, models in _trainings(sizes):
-        texts = (SHARE * planner.left - models * asked) / (TRAINING * pace * rounds)
+        texts = (SHARE[name] * planner.left - models * asked) / (TRAINING * pace * rounds)
         size = max(LEAST_LEARNT[name], min(int(texts), _wanted(sizes, name)))
         cost = TRAINING * pace * size * rounds + models * asked
         planner.may(Step(name, what, cost, size=size))

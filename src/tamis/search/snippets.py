@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -63,12 +63,13 @@ def _best_start(hits: list[tuple[str, int]], places: list[tuple[int, int]], word
     if not hits or len(places) <= words:
         return 0
     starts = [start for start, _ in places]
+    found = [start for _, start in hits]
     best, choice = (0, 0), 0
     for number, (_, hit) in enumerate(hits):
         first = max(0, _word_at(starts, hit) - 3)
         first = min(first, len(places) - words)
         end = places[first + words - 1][1]
-        inside = [term for term, start in hits[number:] if start < end]
+        inside = [term for term, _ in hits[number : bisect_left(found, end)]]
         value = (len(set(inside)), len(inside))
         if value > best:
             best, choice = value, first
