@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def hand_over(fitting: Fitting, outcome: Outcome, *, force: bool) -> None:
     """Write the sieve."""
     with new_folder(fitting.request.out, force=force) as part:
-        shutil.copytree(fitting.work.path("index"), part / INDEX)
+        shutil.copytree(fitting.work.path("index"), part / INDEX, copy_function=_linked)
         if outcome.chosen.model is not None:
             shutil.copytree(outcome.chosen.model, part / MODEL)
         if outcome.pipeline.first == HYBRID and fitting.start is not None:
@@ -36,6 +37,14 @@ def hand_over(fitting: Fitting, outcome: Outcome, *, force: bool) -> None:
         _write_queries(fitting, part / QUERIES)
         write_page(part / REPORT, outcome, fitting.index.document)
         write_manifest(part, KIND, LAYOUT, **outcome.record())
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file under a second name where the disk can, since its first will be removed."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _write_queries(fitting: Fitting, path: Path) -> None:
