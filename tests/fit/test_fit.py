@@ -12,7 +12,7 @@ import pytest
 import tamis
 from tamis import durable
 from tamis.cli.app import run
-from tamis.errors import OutputError
+from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
 from tamis.fit.job import Request, fit
 from tamis.fit.look import parted
@@ -183,8 +183,11 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_sieve(
     with pytest.raises(KeyboardInterrupt):
         fit(asked)
     assert not (tmp_path / "s").exists()
-    with pytest.raises(OutputError, match="left of a fit that was stopped"):
-        fit(asked)
+    if (tmp_path / "s.fitting").exists():  # a step was done
+        with pytest.raises(OutputError, match="left of a fit that was stopped"):
+            fit(asked)
+    else:
+        assert killed_at < 100
     _, sieve = fit(asked, resume=True)
     assert sieve is not None
     for name in ("chosen", "test", "guard", "calibration", "pipeline"):
@@ -201,6 +204,64 @@ def test_another_request_does_not_go_on(tmp_path: Path, monkeypatch: pytest.Monk
         fit(request(folder, tmp_path / "s", None))
     with pytest.raises(OutputError, match=r"begun with measure 'RR@10', not 'AP'"):
         fit(request(folder, tmp_path / "s", None, measure="AP"), resume=True)
+
+
+def test_going_on_keeps_what_is_there_and_sees_what_changed(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs")
+    asked = request(folder, tmp_path / "s", base)
+    with monkeypatch.context() as patch:
+        patch.setattr("tamis.fit.job.finding.find", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            fit(asked)
+    left = sorted(path.name for path in (tmp_path / "s.fitting").iterdir())
+    fit(asked, dry_run=True, resume=True)
+    fit(asked, dry_run=True, force=True)
+    assert sorted(path.name for path in (tmp_path / "s.fitting").iterdir()) == left
+    with (folder / "corpus.jsonl").open("a") as file:
+        file.write('\n{"_id": "new", "text": "sieve"}')
+    with pytest.raises(OutputError, match="begun with other the files of the collection"):
+        fit(asked, resume=True)
+    _, sieve = fit(request(folder, tmp_path / "s", base, max_time=50.0), force=True)
+    assert sieve is not None and "new" in sieve.index
+
+
+def test_a_wrong_name_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file or folder"):
+        fit(request(tmp_path / "nowhere", tmp_path / "s", None))
+    folder = collection(tmp_path / "docs")
+    for wrong in ({"candidates": tmp_path / "no.run"}, {"vectors": "no.vec"}, {"teacher": "no/m"}):
+        with pytest.raises(InputError):
+            fit(request(folder, tmp_path / "s", None, **wrong), dry_run=True)
+        with pytest.raises(InputError):
+            fit(request(folder, tmp_path / "s", None, **wrong))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs"]
+
+
+def test_nothing_but_a_sieve_is_replaced(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "docs")
+    for out in (folder, tmp_path, Path()):
+        with pytest.raises(OutputError):
+            fit(request(folder, out, None), force=True)
+    assert (folder / "corpus.jsonl").exists()
+
+
+def test_when_time_runs_out_what_is_there_is_used(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs")
+    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
+    _, sieve = fit(request(folder, tmp_path / "none", base, max_time=1e-6))
+    assert sieve is not None
+    names = {row["name"] for row in sieve.note["candidates"]}
+    assert "start" in names and not {"tuned", "half tuned"} & names
+    told = monkeypatch.setattr  # time for one model of a family is time for the other
+    told("tamis.fit.work.Work.taken", lambda work, *names: 30.0 if names == ("",) else 0.0)
+    told("tamis.fit.plan.Plan.cost", lambda plan, name: 100.0 if name == "tuned" else 0.0)
+    _, sieve = fit(request(folder, tmp_path / "both", base, max_time=60.0))
+    assert sieve is not None
+    assert {"tuned", "half tuned"} <= {row["name"] for row in sieve.note["candidates"]}
 
 
 def test_an_existing_sieve_is_refused(tmp_path: Path) -> None:
@@ -294,6 +355,8 @@ def test_your_own_candidates(tmp_path: Path, base: Path) -> None:
     assert sieve is not None
     names = [row["name"] for row in sieve.note["candidates"]]
     assert "BM25" in names and "first stage" in names and "start .50 + first stage" in names
+    if sieve.note["chosen"] != "BM25":
+        assert not sieve.is_own and sieve.search("drum net")
 
 
 def test_a_full_disk_leaves_no_sieve(

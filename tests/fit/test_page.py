@@ -136,7 +136,9 @@ def outcome_of(
     to_learn, asked_learn = judged(learn, 1, "learn")
     to_test, asked_test = judged(tests, 2)
     queries = Queries.of([*asked_learn, *asked_test])
-    parts = Parts(to_learn, to_test, queries, asked_learn, True, {"queries without text": 3})
+    parts = Parts(
+        to_learn, to_test, queries, asked_learn, queries.ids, True, {"queries without text": 3}
+    )
     firsts = scored(to_learn, 3, 0.2), scored(to_test, 4, 0.2)
     words = firsts if first == BM25 else (scored(to_learn, 5, 0.1), scored(to_test, 6, 0.1))
     facts: dict[str, Any] = {

@@ -129,10 +129,15 @@ def show_sieve(sieve: Sieve) -> None:
     if note.get("threshold on test queries"):
         found = note["threshold on test queries"]
         shown = [f"{name} {found[name]:.2f}" for name in ("precision", "recall") if found[name]]
-        told["threshold for an answer"] = ", ".join(shown)
+        if shown:
+            told["threshold for an answer"] = ", ".join(shown)
     show_facts(told)
     if note["verified"] == "no":
-        say(f"50 judged queries would tell: tamis judge {sieve.path}")
+        queries = "" if sieve.queries else " QUERIES"
+        say(f"50 judged test queries would tell: tamis judge {sieve.path}{queries}")
+    if not sieve.is_own:
+        say(f"tested on your candidates: tamis rerank RUN -c COLLECTION --model {sieve.path}")
+        say("note: tamis search finds with BM25 in place of your own first stage: not tested")
     say(f"report: {sieve.path / 'report.html'}")
     say(f'next: tamis search {sieve.path} "some words"')
 

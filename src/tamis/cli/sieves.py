@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.cli.common import say
+
 if TYPE_CHECKING:
     from tamis.fit.sieve import Pipeline, Sieve
 
@@ -43,6 +45,8 @@ def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:
     from tamis.cli.hits import show_hits
 
     calibration = sieve.calibration
+    if not sieve.is_own:
+        say("note: found by BM25 in place of your own first stage, which was tested")
     threshold = None if calibration is None else calibration.threshold
     show_hits(
         sieve.index, sieve.source, words, top, json,

@@ -70,6 +70,8 @@ def _by_rule(making: Making) -> Chosen:
     way = next(each for each in everything if each.weight == UNVERIFIED)
     scored = {name: test for name, (_, test) in found.others.items()}
     scored[START] = making.scored(START, start, found.test, "test")
+    if len(parts.test):
+        making.seconds_a_query(START, start)
     runs = {each.name: ranked(each, found.test, scored) for each in everything}
     decided = None
     if len(parts.test) >= LEAST_QUERIES:
@@ -100,10 +102,12 @@ def _by_judgements(making: Making) -> Chosen:
     if len(parts.test):
         decided = settled(choice, tested(making, runs), seed=request.seed)
         chosen = by_name[decided.name]
-    calibration = _calibration(chosen, tried)
+    calibration = _calibration(chosen, tried, found.name)
     answers = None
     if calibration and len(parts.test):
-        answers = calibration.answers(*_rows(runs[chosen.name], parts.test)).record()
+        answers = calibration.answers(
+            *_rows(runs[chosen.name], parts.test, found.name == BM25)
+        ).record()
     model = models[chosen.model](making.last) if chosen.model in models else None
     curve = tuple(making.curve()) if TUNED in models else ()
     return Chosen(
@@ -111,16 +115,22 @@ def _by_judgements(making: Making) -> Chosen:
     )
 
 
-def _rows(run: Run, qrels: Qrels) -> tuple[NDArray[np.float64], NDArray[np.bool_], Any]:
+def _rows(
+    run: Run, qrels: Qrels, comparable: bool
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], Any]:
     """Features, relevance and query of the rows of a ranking."""
     query = np.repeat(np.arange(len(run)), run.sizes())
-    return features(run), relevant(run, qrels), query
+    return features(run, comparable), relevant(run, qrels), query
 
 
-def _calibration(way: Way, tried: Sequence[Tried]) -> Calibration | None:
-    """Probabilities from the queries held out; None where they are too few for that."""
+def _calibration(way: Way, tried: Sequence[Tried], first: str) -> Calibration | None:
+    """Probabilities from the queries held out; None where they are too few for that, or where the
+    first stage alone was chosen and its scores say nothing across queries.
+    """
+    if way.model is None and first != BM25:
+        return None
     runs = [ranked(way, each.first, each.scored).top(CALIBRATED) for each in tried]
-    parts = [_rows(run, each.qrels) for run, each in zip(runs, tried, strict=True)]
+    parts = [_rows(run, each.qrels, first == BM25) for run, each in zip(runs, tried, strict=True)]
     shifts = np.cumsum([0, *(len(each.first) for each in tried)])
     query = np.concatenate([part[2] + shift for part, shift in zip(parts, shifts, strict=False)])
     rows, labels = (np.concatenate([part[at] for part in parts]) for at in (0, 1))

@@ -12,7 +12,7 @@ from tamis.errors import InputError
 from tamis.evaluation import evaluate, t_test
 from tamis.fit.options import BM25
 from tamis.fit.plan import SAMPLE, Plan
-from tamis.fit.sieve import first_stage
+from tamis.fit.sieve import GIVEN, first_stage
 from tamis.models.folder import open_scorer
 from tamis.search.tune import tune
 from tamis.types import Qrels, Queries, Run, Source
@@ -25,7 +25,7 @@ TUNED = 50
 LEVEL = 0.05
 
 
-HYBRID, GIVEN = "hybrid", "first stage"
+HYBRID = "hybrid"
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +115,13 @@ def _given(fitting: Fitting) -> Run:
     if not (run.queries.ids.positions_in(fitting.parts.queries.ids) >= 0).any():
         raise InputError(
             f"{path} has no query of this collection", hint="was it made for other queries?"
+        )
+    asked = fitting.parts.learn.queries.union(fitting.parts.test.queries)
+    missing = int((asked.positions_in(run.queries.ids) < 0).sum())
+    if missing:
+        fitting.work.said(
+            f"warning: {path} has nothing for {missing:,} of {len(asked):,} judged queries: they "
+            "count as zero for it"
         )
     return run
 

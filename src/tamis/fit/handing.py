@@ -50,8 +50,9 @@ def _linked(source: str, target: str) -> None:
 def _write_queries(fitting: Fitting, path: Path) -> None:
     """The queries that nobody has judged, for `tamis judge`."""
     parts = fitting.parts
-    known = parts.queries.ids.positions_in(parts.learn.queries.union(parts.test.queries))
-    left: Queries = parts.queries.select(np.flatnonzero(known < 0))
+    left: Queries = parts.queries.select(
+        np.flatnonzero(parts.queries.ids.positions_in(parts.judged) < 0)
+    )
     if len(left):
         lines = [json.dumps({"_id": each.id, "text": each.text}) for each in left]
         path.write_text("\n".join(lines) + "\n", "utf-8")

@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from tamis.collection.base import Collection
 from tamis.collection.opening import open_collection
+from tamis.collection.runs import read_run
 from tamis.errors import InputError, MissingExtraError, OutputError, require
 from tamis.fit import choosing, finding, handing
 from tamis.fit.learning import adopted
@@ -17,8 +19,10 @@ from tamis.fit.look import LEARNT, Parts, parted, sampled
 from tamis.fit.making import rounds_of
 from tamis.fit.outcome import Outcome
 from tamis.fit.plan import Plan, Sizes, make_plan, measured_pace
-from tamis.fit.sieve import Sieve, open_sieve
+from tamis.fit.sieve import KIND, Sieve, open_sieve
 from tamis.fit.work import Said, Work, working
+from tamis.manifest import read_manifest
+from tamis.models.bases import find_base
 from tamis.models.folder import open_scorer
 from tamis.scorers.note import ModelNote
 from tamis.search import Index
@@ -58,7 +62,9 @@ class Request:
         """What must be the same when a fit goes on; how many threads and minutes may differ."""
         told = asdict(self) | {"out": str(self.out)}
         told["candidates"] = str(self.candidates) if self.candidates else None
-        return {name: told[name] for name in told if name not in ("threads", "command")}
+        free = ("threads", "command", "max_time")
+        kept = {name: told[name] for name in told if name not in free}
+        return kept | {"the files of the collection": fingerprint(Path(self.collection))}
 
 
 @dataclass(eq=False)
@@ -98,18 +104,18 @@ def fit(
 
     Stopped at any moment, `resume` goes on where it was; the sieve appears whole or not at all.
     """
-    if request.out.exists() and not force and not dry_run:
-        raise OutputError(
-            f"{request.out} exists already", hint="choose another name, or give --force"
-        )
+    _check_output(request, force or dry_run)
     folder = request.out.with_name(f"{request.out.name}.fitting")
+    if dry_run:
+        with TemporaryDirectory() as scratch:
+            fitting = looked(request, Work(Path(scratch), said))
+            plan = planned(fitting)
+            shown(fitting, plan)
+        return plan, None
     with working(folder, request.record(), resume=resume, force=force, said=said) as work:
         fitting = looked(request, work)
         plan = planned(fitting)
         shown(fitting, plan)
-        if dry_run:
-            shutil.rmtree(folder)
-            return plan, None
         fitting.parts = replace(
             fitting.parts, test=sampled(fitting.parts.test, plan.testing, request.seed)
         )
@@ -121,8 +127,32 @@ def fit(
     return plan, open_sieve(request.out, threads=request.threads)
 
 
+def _check_output(request: Request, force: bool) -> None:
+    """Refuse, before any work, to write where something else than a sieve is."""
+    out = request.out
+    if not out.name or not out.absolute().parent.is_dir():
+        raise OutputError(
+            f"there is no folder to write {out} in", hint="name a new folder: -o NAME"
+        )
+    if out.exists() and not force:
+        raise OutputError(f"{out} exists already", hint="choose another name, or give --force")
+    note = read_manifest(out) if out.is_dir() else None
+    if out.exists() and (note is None or note["kind"] != KIND):
+        raise OutputError(f"{out} exists and is no sieve", hint="choose another name: -o NAME")
+
+
+def fingerprint(path: Path) -> list[list[Any]]:
+    """The files of a collection by name, size and time, to see that it was not changed."""
+    if not path.exists():
+        return []
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [[str(each), each.stat().st_size, each.stat().st_mtime_ns]
+            for each in files if each.is_file()]  # fmt: skip
+
+
 def looked(request: Request, work: Work) -> Fitting:
     """Index the documents and see what there is beside them."""
+    _check_inputs(request)
     collection = open_collection(
         request.collection,
         queries=request.queries,
@@ -142,6 +172,16 @@ def looked(request: Request, work: Work) -> Fitting:
     )
     start, note, why = _start(request, work)
     return Fitting(request, work, collection, index, parts, start, note, why)
+
+
+def _check_inputs(request: Request) -> None:
+    """Open what a later step needs, so that a wrong name is told before any work."""
+    if request.candidates is not None:
+        read_run(request.candidates)
+    if request.teacher is not None:
+        find_base(request.teacher)
+    if request.vectors is not None and not Path(request.vectors).expanduser().exists():
+        raise InputError(f"there are no word vectors {request.vectors}", hint="is the path right?")
 
 
 def _start(request: Request, work: Work) -> tuple[Path | None, ModelNote | None, str]:

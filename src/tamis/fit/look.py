@@ -7,6 +7,7 @@ together, if there are enough of them to test on.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Parts:
     """All of them."""
     log: Queries
     """Those that may be learnt from without judgements: none of the test queries."""
+    judged: Ids
+    """Those that have judgements, used or not."""
     given: bool
     """Whether the test queries are those of a split that was there."""
     left_out: Mapping[str, int]
@@ -54,7 +57,7 @@ class Parts:
             "queries": len(self.queries),
             "judged, to learn and choose on": len(self.learn),
             "judged, to test on": f"{len(self.test):,} ({how})" if len(self.test) else 0,
-            "not judged": len(self.log) - len(self.learn),
+            "not judged": len(self.queries) - len(self.judged),
         }
         return found | ({"left out": dict(self.left_out)} if self.left_out else {})
 
@@ -84,7 +87,7 @@ def parted(
     asked = queries.select(np.flatnonzero([bool(text.strip()) for text in texts]))
     counts["queries without text"] = len(queries) - len(asked)
     usable = {name: _usable(each, asked, documents, counts) for name, each in qrels.items()}
-    named = [name for name in usable if TEST in name.lower()]
+    named = [name for name in usable if is_test(name)]
     test = joined([usable[name] for name in named])
     learn = without(joined([usable[name] for name in usable if name not in named]), test.queries)
     given = bool(len(test))
@@ -92,11 +95,26 @@ def parted(
         judged = asked.select(learn.queries.positions_in(asked.ids))
         parts = split(judged, SHARES, seed=seed)
         learn, test = learn.select(parts["learn"]), learn.select(parts["test"])
-    hidden = test.queries.positions_in(asked.ids)
-    log = asked.select(np.setdiff1d(np.arange(len(asked)), hidden))
+    hidden = test.queries
+    for name in named:
+        hidden = hidden.union(qrels[name].queries)
+    log = asked.select(np.flatnonzero(asked.ids.positions_in(hidden) < 0))
+    known = Ids.of([])
+    for each in qrels.values():
+        known = known.union(each.queries)
+    known = known.select(np.flatnonzero(known.positions_in(asked.ids) >= 0))
     left_out = {what: count for what, count in counts.items() if count}
     learn, test = sampled(learn, learnt, seed), sampled(test, tested, seed)
-    return Parts(learn, test, asked, log, given, left_out)
+    return Parts(learn, test, asked, log, known, given, left_out)
+
+
+def is_test(split: str) -> bool:
+    """Whether a split is one to test on, by its name.
+
+    >>> [is_test(name) for name in ("test", "my-test_2", "latest", "train")]
+    [True, True, False, False]
+    """
+    return TEST in re.split(r"[^a-z]+", split.lower())
 
 
 def sampled(qrels: Qrels, count: int, seed: int) -> Qrels:

@@ -6,6 +6,7 @@ held out.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from tamis.errors import InputError, TrainingError
 from tamis.fit.finding import Found
 from tamis.fit.learning import (
     NEGATIVES,
+    WEIGHTS,
     between,
     is_trained,
     judged_examples,
@@ -50,6 +52,8 @@ FOLDS = 3
 HELD_OUT = 1 / 3
 HALF = 0.5
 START, HALFWAY = "start", "half tuned"
+TIMED = 3
+"""On how many test queries the cost of a query is measured."""
 LISTED = 10
 """How many candidates of a query a teacher or word vectors score."""
 
@@ -141,17 +145,24 @@ class Making:
         return {name: make for name, make in found.items() if self._can_be_made(name, make)}
 
     def _can_be_made(self, name: str, make: Callable[[Round], Path]) -> bool:
-        """Whether there is time for a model and training it works; if not, that is said."""
+        """Whether there is time for a model and training it works; if not, that is said.
+
+        What is trained already costs nothing, and the start is always there.
+        """
         turns = [*self.rounds, self.last] if len(self.fitting.parts.test) else self.rounds
-        late = self.fitting.work.taken("") + self.plan.cost(name) > self.fitting.request.max_time
-        if late:
-            self.fitting.work.said(f"{name} is left out: there is no time left for it")
-            return False
+        work, limit = self.fitting.work, self.fitting.request.max_time
+        share = self.plan.cost(TUNED if name == HALFWAY else name) / len(turns)
         try:
             for turn in turns:
+                family = TUNED if name == HALFWAY else name
+                there = any(work.folder.glob(f"models/{family} {turn.name}/{WEIGHTS}"))
+                there |= (work.folder / "models" / name / WEIGHTS).exists()
+                if name != START and not there and work.taken("") + share > limit:
+                    work.said(f"{name} is left out: there is no time left for it")
+                    return False
                 make(turn)
         except (TrainingError, InputError) as error:
-            self.fitting.work.said(f"{name} is left out: {error}")
+            work.said(f"{name} is left out: {error}")
             return False
         return True
 
@@ -179,6 +190,8 @@ class Making:
             name: self.scored(name, models[name](self.last), self.found.test, "test")
             for name in used
         }
+        for name in used:
+            self.seconds_a_query(name, models[name](self.last))
         scored |= {name: test for name, (_, test) in self.found.others.items()}
         return {
             way.name: ranked(way, self.found.test, scored)
@@ -209,6 +222,22 @@ class Making:
         if folder == self.start:
             self._start = scorer
         return scorer
+
+    def seconds_a_query(self, name: str, folder: Path) -> float:
+        """What a query costs when a model is opened anew: nothing is remembered."""
+        run = self.found.test.top(self.fitting.request.depth)
+        some = run.select(run.queries.ids.select(np.arange(min(TIMED, len(run)))))
+
+        def make() -> dict[str, float]:
+            scorer = open_scorer(folder, threads=self.fitting.request.threads)
+            passages, depth = self.fitting.passages, self.fitting.request.depth
+            stage = rerank(scorer, self.fitting.index, passages=passages, depth=depth,
+                           missing="skip")  # fmt: skip
+            began = time.perf_counter()
+            stage(some)
+            return {"seconds": (time.perf_counter() - began) / max(1, len(some))}
+
+        return float(self.fitting.work.note(f"cost {name}", make)["seconds"])
 
     def curve(self) -> list[tuple[int, float]]:
         """The measure of the trained base on queries held out, by how many it learnt from."""

@@ -86,8 +86,9 @@ def values(
     return np.array(rows)
 
 
-def features(run: Run) -> NDArray[np.float64]:
-    """What calibration looks at, a row a document: the model's score and the first stage's.
+def features(run: Run, comparable: bool = True) -> NDArray[np.float64]:
+    """What calibration looks at, a row a document: the model's score and the first stage's, where
+    that is `comparable` from query to query, as BM25's is and points for ranks are not.
 
     `run` is what a re-ranking gave, fused or not; without one it has only its own scores.
     """
@@ -96,7 +97,8 @@ def features(run: Run) -> NDArray[np.float64]:
     model = np.asarray(run.extra.get("model", run.score), np.float64)
     known = model[np.isfinite(model)]
     model = np.where(np.isfinite(model), model, known.min() if len(known) else 0.0)
-    return np.stack([model, run.extra["first"]], 1).astype(np.float64)
+    both = [model, run.extra["first"]] if comparable else [model]
+    return np.stack(both, 1).astype(np.float64)
 
 
 def relevant(run: Run, qrels: Qrels) -> NDArray[np.bool_]:

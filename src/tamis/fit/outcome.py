@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tamis import __version__
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate
 from tamis.fit.choosing import Chosen
-from tamis.fit.finding import HYBRID, Found
+from tamis.fit.finding import Found
 from tamis.fit.look import Parts
 from tamis.fit.making import HALFWAY, START
 from tamis.fit.options import BM25, Way
@@ -155,10 +156,10 @@ def _verified(fitting: Fitting, chosen: Chosen) -> tuple[bool, str]:
     if not len(parts.test) and not len(parts.learn):
         return False, "there are no judgements: nothing was tested"
     if len(parts.test) < LEAST_QUERIES:
-        judged = len(parts.learn) + len(parts.test)
-        return False, f"{judged} judged queries are too few to test on"
+        few = f"{len(parts.test)} judged quer{'y' if len(parts.test) == 1 else 'ies'} to test on"
+        return False, f"{few if len(parts.test) else 'no judged queries to test on'}: too few"
     if chosen.choice is None:
-        return True, f"tested on {len(parts.test):,} queries; there were none to choose on"
+        return True, f"tested on {len(parts.test):,} queries; nothing was chosen by judgements"
     if chosen.settled and chosen.settled.fell_back:
         failed = chosen.settled.choice.chosen
         return True, f"tested on {len(parts.test):,} queries, on which {failed} had failed"
@@ -183,8 +184,7 @@ def _pipeline(fitting: Fitting, found: Found, way: Way) -> Pipeline:
     stage = way.model if way.model in found.others else found.name
     depth, passages = fitting.request.depth, fitting.passages
     model = way.model is not None and way.model not in found.others
-    first = stage if stage == HYBRID else BM25
-    return Pipeline(first, depth, model, way.weight, passages)
+    return Pipeline(stage or BM25, depth, model, way.weight, passages)
 
 
 def _row(
@@ -198,8 +198,9 @@ def _row(
     queries = max(1, len(fitting.parts.test))
     stage = way.model if way.model in found.others else found.name
     first = work.taken(f"{stage}-test") / queries
-    again = work.taken(f"{way.model} test") / queries
     alone = way.model is None or way.model in found.others
+    cost = work.folder / f"cost {way.model}.json"
+    again = float(json.loads(cost.read_text("utf-8"))["seconds"]) if cost.exists() else 0.0
     timed = bool(len(fitting.parts.test)) and (alone or again > 0)
     why = chosen.choice.refused.get(way.name, "") if chosen.choice else ""
     if chosen.settled and chosen.settled.fell_back and way.name == chosen.settled.choice.chosen:

@@ -14,7 +14,6 @@ from tamis.evaluation.report import framed, notes, origin, query_texts, single_q
 from tamis.evaluation.report_subject import Subject, fact_list
 from tamis.evaluation.report_tables import p_text, summary
 from tamis.evaluation.significance import correct
-from tamis.fit.finding import GIVEN
 from tamis.fit.look import PARTED, SHARES
 from tamis.fit.making import START
 from tamis.fit.options import BM25
@@ -22,6 +21,7 @@ from tamis.fit.outcome import Outcome
 from tamis.fit.page_candidates import candidates
 from tamis.fit.page_guard import calibrated, guarded
 from tamis.fit.page_making import learning_curve, making
+from tamis.fit.sieve import GIVEN
 from tamis.text.passages import parse_spec, split, text_of
 from tamis.types import Document
 

@@ -22,6 +22,7 @@ from tamis.search.choice import chosen_source
 from tamis.types import Encoder, Queries, Query, Run, Scorer, Source, Spec
 
 KIND, LAYOUT = "sieve", 1
+GIVEN = "first stage"
 INDEX, MODEL, ENCODER, QUERIES, REPORT = "index", "model", "encoder", "queries.jsonl", "report.html"
 DEEP = 1000
 """How many documents the first stage finds."""
@@ -43,7 +44,8 @@ class Pipeline:
     """How a sieve ranks: what finds documents, and what puts them in order."""
 
     first: str
-    """`BM25`, or `hybrid` where vectors are searched too."""
+    """`BM25`, `hybrid` where vectors are searched too, or `first stage` for the user's own, in
+    whose place BM25 is searched here."""
     depth: int
     model: bool
     """Whether documents are re-ranked."""
@@ -134,6 +136,13 @@ class Sieve:
         """Whether what it ranks was tested on judged queries."""
         return self.note.get("verified") == "yes"
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it searches with the first stage that it was tested with, and not with BM25 in
+        place of the user's own: then `tamis rerank RUN --model SIEVE` is what was tested.
+        """
+        return self.pipeline.first != GIVEN
+
     def search(self, text: str, top: int = 10) -> list[Hit]:
         """The best documents for some words."""
         run = self.source.search(Queries.of([Query("q", text)]), top)
@@ -151,7 +160,8 @@ class Sieve:
 
         if self.calibration is None:
             return None
-        found: list[float] = self.calibration.probability(features(run)).tolist()
+        rows = features(run, self.pipeline.first == "BM25")
+        found: list[float] = self.calibration.probability(rows).tolist()
         return found
 
     def __repr__(self) -> str:

@@ -88,8 +88,10 @@ def working(
         if path.exists() and json.loads(path.read_text("utf-8")) != request:
             known = json.loads(path.read_text("utf-8"))
             other = next(name for name in request if request[name] != known.get(name))
+            told = f"{other} {known.get(other)!r}, not {request[other]!r}"
+            plain = not isinstance(request[other], list | dict)
             raise OutputError(
-                f"{folder} was begun with {other} {known.get(other)!r}, not {request[other]!r}",
+                f"{folder} was begun with {told if plain else f'other {other}'}",
                 hint="say the same again, or begin again with --force",
             )
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,4 +99,14 @@ def working(
             with new_file(path) as part:
                 part.write_text(json.dumps(request, indent=1), "utf-8")
         took = folder / SECONDS
-        yield Work(folder, said, json.loads(took.read_text("utf-8")) if took.exists() else {})
+        work = Work(folder, said, json.loads(took.read_text("utf-8")) if took.exists() else {})
+        try:
+            yield work
+        except shutil.Error as error:  # what copying a folder raises, with a row a file
+            file, _, why = error.args[0][0]
+            raise OutputError(
+                f"cannot copy {file}: {why}", hint="is the disk full? then --resume"
+            ) from None
+        finally:
+            if folder.exists() and not work.seconds:  # nothing was done that could be gone on with
+                shutil.rmtree(folder)
