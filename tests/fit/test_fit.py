@@ -22,6 +22,7 @@ from tamis.fit.sieve import Sieve, open_sieve
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
 from tamis.types import Ids, Pairs, Qrels, Queries, Query, Run, Scores
+from tamis.types.pipeline import Scale
 
 pytest.importorskip("torch", reason="torch is not installed")
 THINGS = "sieve drum net grain flour fish sort".split()
@@ -274,7 +275,7 @@ def test_an_existing_sieve_is_refused(tmp_path: Path) -> None:
 
 def test_a_fusion_is_that_of_the_stage() -> None:
     class Lengths:
-        scale = "regression"
+        scale: Scale = "regression"
 
         def score(self, pairs: Pairs) -> Scores:
             lengths = np.array([len(text) for text in pairs.texts], np.float32)

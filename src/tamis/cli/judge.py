@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shlex
 import signal
 import sys
@@ -151,6 +152,8 @@ def _letter(line: str) -> str:
 def _press(stdin: int, pressed: list[str]) -> str:
     """The next key; those pressed meanwhile wait. Arrows and other long codes are one `?`."""
     if not pressed:
+        while not select.select([stdin], [], [], 0.5)[0]:
+            pass  # a Ctrl-C that came just before is noticed here, not only with the next key
         code = os.read(stdin, 64)
         if code[:1] in (b"", b"\x04"):  # hung up, Ctrl-D
             return END

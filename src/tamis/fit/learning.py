@@ -11,10 +11,11 @@ from tamis.fit.work import Work
 from tamis.labels.examples import Examples
 from tamis.labels.gold import gold
 from tamis.labels.pseudo import pseudo
-from tamis.models.adopting import adopt
+from tamis.models.adopting import adopt, kind_of
 from tamis.models.bases import find_base
 from tamis.pipeline.library import library
 from tamis.scorers.note import ModelNote, note_if_any
+from tamis.scorers.weights import read_config
 from tamis.search import Index
 from tamis.training import checkpoints
 from tamis.training.learner import Job
@@ -29,6 +30,8 @@ LENGTH = "256"
 """At how many tokens texts are cut where models are trained."""
 TEXTS_A_STEP = {"bi-encoder": 64}
 """How many texts a step learns from, where it is not 32."""
+WORDS = ("true", "false")
+"""What a language model that names no words is asked to write."""
 NEGATIVES = 50
 """From how many of the first documents negatives are drawn."""
 CONTINUED = {
@@ -50,7 +53,8 @@ def adopted(base: str | Path, work: Work) -> tuple[Path, ModelNote | None]:
             with new_folder(folder) as part:
                 shutil.copytree(found, part, dirs_exist_ok=True)
         else:
-            adopt(found, folder)
+            kind = kind_of(found, read_config(found))
+            adopt(found, folder, words=WORDS if kind == "target-words" else None)
     return folder, note_if_any(folder)
 
 

@@ -34,9 +34,11 @@ class Remembering:
         return Scores(values, query_cut[query] + text_cut[text])
 
     def _vectors(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        if len(self._known) + len(texts) > self.most:
+        wanted = dict.fromkeys(texts)
+        new = [text for text in wanted if text not in self._known]
+        if len(self._known) + len(new) > self.most:
             self._known.clear()
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+            new = list(wanted)
         vectors, cut = self.model.encode_counting(new)
         self._known.update(zip(new, zip(vectors, cut.tolist(), strict=True), strict=True))
         rows = np.empty((len(texts), self.model.dimensions), np.float32)
