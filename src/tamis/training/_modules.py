@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tamis.scorers.cross_encoder import CrossEncoder, TorchPairs, head_of
 from tamis.scorers.note import write_note
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.template import Template
-from tamis.scorers.tokens import share
+from tamis.scorers.tokens import Encoded, share
 from tamis.scorers.weights import Loaded, Weights
 from tamis.training._starts import Ready
 from tamis.training.trainable import Tokenised
@@ -87,6 +87,15 @@ class Module(nn.Module):
     def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
         raise NotImplementedError
 
+    def _encoded(
+        self, queries: Sequence[str], texts: Sequence[str], room: int
+    ) -> Iterator[tuple[Encoded, Encoded]]:
+        """Tokens of every query and its text; a query that comes again is split once."""
+        tokens, names = self.loaded.tokens, list(dict.fromkeys(queries))
+        known = dict(zip(names, tokens.encode(names, room), strict=True))
+        for name, text in zip(queries, tokens.encode(texts, room), strict=True):
+            yield known[name], text
+
     def _now(self) -> Loaded:
         """The folder with the parameters in place of its weights: gradients flow into them."""
         return replace(self.loaded, weights=dict(self.named_parameters()))
@@ -110,12 +119,8 @@ class PairModule(Module):
     def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
         """The n-th query with the n-th text, as the scorer would read them."""
         room = self.note.max_length - self.layout.extra
-        tokens = self.loaded.tokens
-        names = list(dict.fromkeys(queries))
-        known = dict(zip(names, tokens.encode(names, room), strict=True))
         found = []
-        for name, text in zip(queries, tokens.encode(texts, room), strict=True):
-            query = known[name]
+        for query, text in self._encoded(queries, texts, room):
             longest = min(text.length, self.document_tokens or text.length)
             of_query, of_text = share(query.length, longest, room)
             ids, segments = self.layout.join(query.ids[:of_query], text.ids[:of_text])
@@ -153,12 +158,8 @@ class TextModule(Module):
     def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
         """The n-th query and the n-th text end to end, told apart by their segments."""
         room = self.note.max_length - self.layout.extra
-        tokens = self.loaded.tokens
-        names = list(dict.fromkeys(queries))
-        known = dict(zip(names, tokens.encode(names, room), strict=True))
         found = []
-        for name, text in zip(queries, tokens.encode(texts, room), strict=True):
-            query = known[name]
+        for query, text in self._encoded(queries, texts, room):
             longest = min(room, self.document_tokens or room)
             parts = self._framed(query.ids[:room]), self._framed(text.ids[:longest])
             segments = np.repeat(np.arange(2, dtype=np.int32), [len(part) for part in parts])
