@@ -308,7 +308,7 @@ def test_parts_keep_given_splits_and_leak_nothing() -> None:
 
 
 def test_a_plan_fits_the_time() -> None:
-    sizes = Sizes(10_000, 500, 300, 5_000, 50, 1.0, "bi-encoder", 1)
+    sizes = Sizes(10_000, 500, 300, 5_000, 50, 1.0, "bi-encoder", 2)
     for seconds in (10, 60, 300, 1_800, 7_200):
         plan = make_plan(sizes, 0.01, seconds)
         assert plan.seconds <= max(seconds, 5)

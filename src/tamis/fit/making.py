@@ -59,10 +59,12 @@ LISTED = 10
 
 
 def rounds_of(judged: int) -> int:
-    """How many times models are trained on so many judged queries."""
+    """How many times models are trained on so many judged queries: to be compared, and at last on
+    all of them.
+    """
     if judged < LEAST_QUERIES:
         return 0
-    return FOLDS + 1 if judged < MANY else 1
+    return (FOLDS if judged < MANY else 1) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +127,7 @@ class Making:
 
     @property
     def last(self) -> Round:
-        """The round whose models are handed over."""
-        if len(self.rounds) == 1:
-            return self.rounds[0]
+        """The round whose models are handed over: trained on all that was compared on too."""
         return Round("all", self.fitting.parts.learn.queries, Ids.of([]))
 
     def models(self) -> dict[str, Callable[[Round], Path]]:

@@ -109,6 +109,7 @@ class Sizes:
     kind: str
     """What kind of model the base is; empty where there is none."""
     folds: int
+    """How many times models are trained on judgements."""
     teacher: bool = False
     vectors: bool = False
 
@@ -171,7 +172,7 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
         cost = TRAINING * pace * size * rounds + models * asked
         planner.may(Step(name, what, cost, size=size))
     tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
-    if tuned and sizes.folds == 1:
+    if tuned and sizes.folds == 2:
         cost = TRAINING * pace * tuned.size * sum(SHARES) + len(SHARES) * choosing * a_query
         planner.may(Step(CURVE, "what fewer judgements give", cost, size=tuned.size))
     return Plan(tuple(planner.steps), choosing, testing, pace)
