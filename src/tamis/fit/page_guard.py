@@ -65,7 +65,7 @@ def _how(outcome: Outcome, choice: Choice) -> str:
     held = (
         f"each of {FOLDS} folds was ranked by models that were trained without it"
         if judged < MANY
-        else "one part of the judged queries was held out of all training"
+        else "one part of the judged queries was held out while models were compared"
     )
     return (
         f"By the mean {escape(outcome.measure)} of {counted(choice.queries)}: {held}. What is "
