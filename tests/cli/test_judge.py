@@ -258,9 +258,12 @@ class Terminal:
 
 
 def _own(terminal: int) -> None:
-    """Make this the terminal of a process, so that Ctrl-C reaches it."""
+    """Make this the terminal of a process, so that Ctrl-C reaches it: a process in the background
+    may have handed down that it is ignored.
+    """
     import fcntl
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
