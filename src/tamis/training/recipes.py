@@ -24,7 +24,10 @@ BEST = ("best", "ours: a short training is stopped where it is best")
 LAST = ("last", "ours: the paper names no validation")
 TWO_WORDS = ("words", "ours: all of the few steps go to the two words that rank")
 TO_ZERO = ("linear", "ours: a short training ends better at a small rate")
-FAST = (1e-4, "ours: insuranceqa, 125 steps: RR .655 on queries held out, .528 at 2e-5")
+FAST = (
+    1e-4,
+    "ours: one training of monobert-pairwise-small a rate: RR .655 held out, .528 at 2e-5",
+)
 FAST_HEAD = (1e-3, "ours: ten times the body's, as Mokrii")
 TENTH = (0.1, "ours: a fresh head moves the body at random until it has learnt something")
 
