@@ -40,7 +40,7 @@ from tamis.text.passages import parse_spec, split
 from tamis.text.sentences import split_sentences
 from tamis.types import Document, Pairs, Scorer
 
-Scores = NDArray[np.float32]
+Scores = NDArray[np.floating[Any]]
 Contestants = dict[str, Callable[[], Scores]]
 THREADS = 2
 WORDS = ("true", "false")
@@ -101,16 +101,21 @@ def exported(scorer: Any, folder: Path, kind: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def compare(title: str, contestants: Contestants, pairs: Pairs, rounds: int, exact: str) -> None:
-    """Time all, and print pairs a second, ratios to the first, and how far scores are from it."""
+def compare(
+    title: str, contestants: Contestants, pairs: Pairs, rounds: int, exact: str | Scores
+) -> None:
+    """Time all, and print pairs a second, ratios to the first, and how far scores are from one's,
+    or from scores that are given.
+    """
     scores = {name: contestant() for name, contestant in contestants.items()}
+    right = scores[exact] if isinstance(exact, str) else exact
     seconds = interleaved(contestants, rounds)
     first = next(iter(seconds))
     head = f"{'':30}{'pairs/s':>9}{'ratio':>8}{'differ by':>11}{'tau':>8}{'least':>8}"
     print(f"\n{title}: {len(pairs):,} pairs\n{head}")
     for name, value in seconds.items():
-        taus = per_query(pairs, scores[exact], scores[name])
-        off = np.abs(scores[exact] - scores[name]).max()
+        taus = per_query(pairs, right, scores[name])
+        off = np.abs(right - scores[name]).max()
         print(
             f"{name:30}{len(pairs) / value:9.1f}{seconds[first] / value:8.2f}{off:11.2g}"
             f"{taus.mean():8.4f}{taus.min():8.4f}",
@@ -137,9 +142,9 @@ def cross_encoder(setting: Setting) -> None:
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model: Any = AutoModelForSequenceClassification.from_pretrained(folder).eval()
 
-    def plain() -> Scores:
+    def plain(model: Any) -> Scores:
         order = np.argsort([len(query) + len(text) for query, text in texts])
-        values = np.empty(len(texts), np.float32)
+        values = np.empty(len(texts))
         for start in range(0, len(order), 32):
             some = order[start : start + 32]
             queries, documents = zip(*(texts[n] for n in some), strict=True)
@@ -153,11 +158,12 @@ def cross_encoder(setting: Setting) -> None:
     with exported(ours, folder, "cross-encoder") as exports:
         contestants: Contestants = {
             "CrossEncoder.predict": lambda: theirs.predict(texts),
-            "transformers, sorted, 32": plain,
+            "transformers, sorted, 32": lambda: plain(model),
             "tamis torch": scoring(ours, pairs),
             **{name: scoring(each, pairs) for name, each in exports.items()},
         }
-        compare("cross-encoder", contestants, pairs, setting.rounds, "transformers, sorted, 32")
+        doubled: Any = AutoModelForSequenceClassification.from_pretrained(folder).double().eval()
+        compare("cross-encoder", contestants, pairs, setting.rounds, plain(doubled))
 
 
 def target_words(setting: Setting) -> None:

@@ -154,13 +154,13 @@ def test_an_output_is_replaced_only_when_asked(model: Path, tmp_path: Path) -> N
 
 
 def test_reasons_to_refuse() -> None:
-    good = Export("onnx-int8", "single", 1.0, 5.0, 0.98, 0.5, 0.6, 0.605, 2.0, "")
+    good = Export("onnx-int8", "single", 1.0, 5.0, 0.99, 0.98, 0.6, 0.605, 2.0, "")
     assert reason_to_refuse(good, Tolerance()) == ""
-    assert "tau of 0.9799" in reason_to_refuse(replace(good, tau=0.9799), Tolerance())
+    assert "tau of 0.9799" in reason_to_refuse(replace(good, least_tau=0.9799), Tolerance())
     worse = replace(good, after=0.5949)
     assert reason_to_refuse(worse, Tolerance()).startswith("changes the measure by -0.0051")
     assert reason_to_refuse(replace(worse, before=None), Tolerance()) == ""
-    assert reason_to_refuse(replace(good, tau=1 - 1e-16), Tolerance(tau=0)) == ""
+    assert reason_to_refuse(replace(good, least_tau=1 - 1e-16), Tolerance(tau=0)) == ""
     assert "5 in a score" in reason_to_refuse(replace(good, backend="onnx"), Tolerance())
 
 

@@ -44,7 +44,7 @@ def export(
         ),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="How far mean tau may be below 1.")
+        float, typer.Option(min=0, max=1, help="How far a query's tau may be below 1.")
     ] = 0.02,
     measure_tolerance: Annotated[
         float, typer.Option(min=0, max=1, help="How much the measure may change.")
