@@ -95,6 +95,10 @@ def commands_of(code: str) -> Iterator[tuple[str, str]]:
         yield command, "\n".join(output)
 
 
+PROGRESS = re.compile(r"\w[^:]*: [\d,]+ .*, [\d.,]+ a second(?:, .* left)?$")
+"""A line that only a slow machine prints."""
+
+
 def pattern_of(shown: str) -> re.Pattern[str]:
     """What the output must look like; a line `…` is any number of lines, else part of one."""
     parts = []
@@ -139,7 +143,8 @@ def run_console(block: Block) -> None:
             code, printed = in_this_process(shlex.split(plain)[1:])
         else:
             code, printed = in_a_shell(command)
-        printed = "".join(line.rstrip() + "\n" for line in printed.splitlines())
+        lines = [line.rstrip() + "\n" for line in printed.splitlines()]
+        printed = "".join(line for line in lines if not PROGRESS.match(line))
         fails = any(line.startswith(FAILURES) for line in shown.split("\n"))
         assert (code != 0) == fails, f"$ {command}\n{printed}"
         if shown:
