@@ -8,9 +8,10 @@
 `none`: training queries without judgements, tested on the collection's own test queries. `few`: 8,
 32, 128 and 512 judged training queries, three samples each. `all`: every judgement. A cell is one
 fit; what is done is not done again, so a work folder that was interrupted goes on, and `--cells N`
-stops after so many. `table` prints what is there: the measure of BM25, of the start, of plain
-fine-tuning (the model trained on all its judgements, without the guard) and of what the guard
-chose, with paired t-tests over the test queries, Holm-corrected over the table.
+stops after so many; `--max-time` is that of a fit. `table` prints what is there: the measure of
+BM25, of the start, of plain fine-tuning (the model trained on all its judgements, without the
+guard) and of what the guard chose, with paired t-tests over the test queries, Holm-corrected over
+the table.
 """
 
 import argparse
@@ -75,7 +76,9 @@ def cells(part: str) -> Iterator[Cell]:
                 yield from (Cell(part, name, size, sample) for name in NAMES)
 
 
-def run(cell: Cell, work: Path, data: Path, base: Path, threads: int | None) -> None:
+def run(
+    cell: Cell, work: Path, data: Path, base: Path, threads: int | None, minutes: float
+) -> None:
     """Fit a cell and keep the values of every query."""
     out = work / f"{cell.name}.json"
     if out.exists():
@@ -95,7 +98,7 @@ def run(cell: Cell, work: Path, data: Path, base: Path, threads: int | None) -> 
     sieve = work / f"{cell.name}.sieve"
     request = Request(
         str(data / cell.collection), sieve, str(base), measure=MEASURE,
-        max_time=60.0 * 5 * MINUTES[cell.part], on_error="skip", threads=threads,
+        max_time=60.0 * minutes, on_error="skip", threads=threads,
         qrels={name: str(path) for name, path in files.items()}, seed=cell.sample,
     )  # fmt: skip
     began = time.monotonic()
@@ -206,6 +209,9 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--cells", type=int, default=10_000)
     parser.add_argument("--only", choices=NAMES)
     parser.add_argument("--threads", type=int)
+    parser.add_argument(
+        "--max-time", type=float, default=30, help="minutes that a fit may plan for"
+    )
     given = parser.parse_args(arguments)
     data, models = os.environ.get("TAMIS_DATA"), os.environ.get("TAMIS_MODELS")
     if given.part == "table":
@@ -222,7 +228,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     ][: given.cells]
     print(f"{len(left)} fits, about {len(left) * MINUTES[given.part] / 60:.1f} hours on two cores")
     for cell in left:
-        run(cell, given.work, Path(data), Path(models) / "minilm", given.threads)
+        base = Path(models) / "minilm"
+        run(cell, given.work, Path(data), base, given.threads, given.max_time)
     for cell in cells("none"):
         if (given.work / f"{cell.name}.json").exists():
             tuned_bm25(cell, given.work, Path(data))
