@@ -23,18 +23,25 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from tamis.collection.base import Collection
 from tamis.collection.judgements import write_qrels
 from tamis.collection.opening import open_collection
-from tamis.collection.runs import read_run
+from tamis.collection.runs import read_run, write_run
 from tamis.evaluation import evaluate, holm, t_test
 from tamis.fit.job import Request, fit
+from tamis.fit.learning import judged_examples, recipe_for, trained
 from tamis.fit.look import sampled
 from tamis.fit.sieve import open_sieve
+from tamis.fit.work import Work
 from tamis.models import open_ranker
+from tamis.pipeline.rerank import rerank
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.remembering import Remembering
 from tamis.search import Index
 from tamis.search.tune import configured, tune
 from tamis.types import Ids, Qrels
@@ -106,8 +113,28 @@ def run(
     if not started.exists() and cell.part != "none":
         shutil.copytree(_index(cell.collection, work, data, base), started / "index")
     fit(request, resume=started.exists(), said=lambda words: print("  ", words, flush=True))
-    _keep(sieve, out, qrels["test"], time.monotonic() - began)
+    took = time.monotonic() - began
+    if cell.judged and not (sieve / "runs" / "tuned.parquet").exists():
+        plain(cell, sieve, work, source, base, threads)
+    _keep(sieve, out, qrels["test"], took)
     shutil.rmtree(sieve)
+
+
+def plain(
+    cell: Cell, sieve: Path, work: Path, source: Collection, base: Path, threads: int | None
+) -> None:
+    """Train on judgements that are too few for `fit` to train on, and rank the test candidates."""
+    index = Index.open(work / f"{cell.collection}.index")
+    qrels = sampled(source.qrels["train"], cell.judged or 0, cell.sample)
+    queries = source.queries.select(qrels.queries.positions_in(source.queries.ids))
+    examples = judged_examples(qrels, queries, index.bm25().search(queries, 100), cell.sample)
+    recipe = recipe_for("bi-encoder", 10**9, examples, cell.sample)
+    with TemporaryDirectory() as folder:
+        model = trained("plain", examples, base, recipe, index, Work(Path(folder)), threads)
+        scorer = Remembering(BiEncoder.open(model, threads=threads))
+        first = read_run(sieve / "runs" / "BM25.parquet").with_queries(source.queries)
+        done = rerank(scorer, index, depth=50, missing="skip")(first)
+    write_run(done, sieve / "runs" / "tuned.parquet")
 
 
 def _index(collection: str, work: Path, data: Path, base: Path) -> Path:

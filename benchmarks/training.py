@@ -9,6 +9,11 @@ that BM25 found (trec-dl19), cut at 256 tokens, drawn at random. The base is `mi
 TAMIS_MODELS with its own dropout; the loss is binary cross-entropy, the optimiser a fused AdamW
 with clipping. Some steps of each in turn, round after round; tokenising is timed, opening is not.
 Memory is the most that a process of its own held. Needs the package datasets, as the trainer does.
+
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.training --seeds 3 --steps 40
+
+trains both anew for every seed, at a constant rate of 1e-4, and compares the mean reciprocal rank
+of right answers among 19 random ones on questions that neither saw.
 """
 
 import argparse
@@ -30,14 +35,20 @@ import numpy as np
 from benchmarks.scorers import Setting, in_order
 from tamis.collection.opening import open_collection
 from tamis.training.trainable import accumulate, open_trainable
+from tamis.types import Pairs
 
 THREADS = 2
 BATCH = 32
 LONGEST = 256
 RATE = 2e-5
+LEARNING = 1e-4
+"""The rate where it matters what is learnt."""
+ASKED, OTHERS = 200, 19
 Row = tuple[str, str, float]
 Steps = Callable[[int], float]
 """Trains so many steps and says how many seconds they took."""
+Score = Callable[[list[tuple[str, str]]], Any]
+"""Scores pairs with what was learnt so far."""
 
 
 def insuranceqa(data: Path, count: int = 2000) -> list[Row]:
@@ -68,14 +79,14 @@ def bce(scores: Any, values: Any, sizes: Sequence[int]) -> Any:
     return binary_cross_entropy_with_logits(scores, values, reduction="none")
 
 
-def ours(base: Path, rows: list[Row], budget: int | None = None) -> Steps:
-    """Steps of tamis."""
+def ours(base: Path, rows: list[Row], rate: float = RATE, seed: int = 1) -> tuple[Steps, Score]:
+    """Steps of tamis, and the model."""
     import torch
 
-    model: Any = open_trainable(base, max_length=LONGEST)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
-    random = np.random.default_rng(1)
-    options = {} if budget is None else {"budget": budget}
+    torch.manual_seed(seed)
+    model: Any = open_trainable(base, max_length=LONGEST, seed=seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
+    random = np.random.default_rng(seed)
 
     def steps(count: int) -> float:
         start = time.perf_counter()
@@ -84,17 +95,24 @@ def ours(base: Path, rows: list[Row], budget: int | None = None) -> Steps:
             queries, texts, values = zip(*some, strict=True)
             units = [[sequence] for sequence in model.prepare(queries, texts)]
             wanted = list(np.array(values, np.float32)[:, None])
-            accumulate(model, units, wanted, bce, threads=THREADS, **options)
+            accumulate(model, units, wanted, bce, threads=THREADS)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
         return time.perf_counter() - start
 
-    return steps
+    def score(pairs: list[tuple[str, str]]) -> Any:
+        queries, texts = zip(*pairs, strict=True)
+        index = np.repeat(np.arange(len(pairs), dtype=np.int32), 2).reshape(-1, 2)
+        return model.scorer(threads=THREADS).score(Pairs(queries, texts, index)).values
+
+    return steps, score
 
 
-def theirs(base: Path, rows: list[Row], folder: Path) -> Steps:
-    """Steps of CrossEncoderTrainer, timed from when training begins to when it ends."""
+def theirs(
+    base: Path, rows: list[Row], folder: Path, rate: float = RATE, seed: int = 1
+) -> tuple[Steps, Score]:
+    """Steps of CrossEncoderTrainer, timed from when training begins to when it ends; the model."""
     import torch
     from sentence_transformers.cross_encoder import (
         CrossEncoder,
@@ -108,6 +126,7 @@ def theirs(base: Path, rows: list[Row], folder: Path) -> Steps:
     data = import_module("datasets").Dataset.from_dict(
         {"query": queries, "text": texts, "label": values}
     )
+    torch.manual_seed(seed)
     model = CrossEncoder(str(base), num_labels=1, max_length=LONGEST, device="cpu")
     loss = losses.BinaryCrossEntropyLoss(model)
     seconds = [0.0]
@@ -122,8 +141,8 @@ def theirs(base: Path, rows: list[Row], folder: Path) -> Steps:
     def steps(count: int) -> float:
         settings = CrossEncoderTrainingArguments(
             output_dir=str(folder), per_device_train_batch_size=BATCH, max_steps=count,
-            learning_rate=RATE, use_cpu=True, report_to=[], save_strategy="no",
-            logging_strategy="no", disable_tqdm=True, seed=int(time.time()),
+            learning_rate=rate, lr_scheduler_type="constant", use_cpu=True, report_to=[],
+            save_strategy="no", logging_strategy="no", disable_tqdm=True, seed=seed,
         )  # fmt: skip
         torch.set_num_threads(THREADS)
         trainer = CrossEncoderTrainer(
@@ -133,22 +152,26 @@ def theirs(base: Path, rows: list[Row], folder: Path) -> Steps:
         trainer.train()
         return seconds[0]
 
-    return steps
+    return steps, model.predict
 
 
 TEXTS = {"insuranceqa": insuranceqa, "trec-dl19": trec_dl19}
 SIDES = ("CrossEncoderTrainer", "tamis")
 
 
-def opened(side: str, base: Path, rows: list[Row], folder: Path) -> Steps:
+def opened(
+    side: str, base: Path, rows: list[Row], folder: Path, rate: float = RATE, seed: int = 1
+) -> tuple[Steps, Score]:
     """One of the two."""
-    return ours(base, rows) if side == "tamis" else theirs(base, rows, folder)
+    if side == "tamis":
+        return ours(base, rows, rate, seed)
+    return theirs(base, rows, folder, rate, seed)
 
 
 def speed(base: Path, rows: list[Row], rounds: int, steps: int) -> None:
     """Samples a second, in turn, and their ratio."""
     with TemporaryDirectory() as name:
-        runs = {side: opened(side, base, rows, Path(name)) for side in SIDES}
+        runs = {side: opened(side, base, rows, Path(name))[0] for side in SIDES}
         for run in runs.values():
             run(2)
         seconds: dict[str, list[float]] = {side: [] for side in SIDES}
@@ -160,6 +183,40 @@ def speed(base: Path, rows: list[Row], rounds: int, steps: int) -> None:
         rate = BATCH * steps / median(values)
         spread = f"{BATCH * steps / max(values):.1f} to {BATCH * steps / min(values):.1f}"
         print(f"{side:22}{rate:7.1f} samples/s ({spread}){first / median(values):7.2f}", flush=True)
+
+
+def unseen(data: Path) -> list[tuple[str, str]]:
+    """Questions after those that are learnt from: each with a right answer, then others."""
+    collection = open_collection(data / "insuranceqa")
+    texts = {document.id: document.text for document in collection.documents}
+    random, ids = np.random.default_rng(2), list(texts)
+    questions = {query.id: query.text for query in collection.queries}
+    qrels = collection.qrels["train"]
+    found = []
+    for query in list(qrels.queries)[5000 : 5000 + ASKED]:
+        others = [ids[number] for number in random.integers(len(ids), size=OTHERS)]
+        for answer in (next(iter(qrels[query])), *others):
+            found.append((questions[query], texts[answer]))
+    return found
+
+
+def learnt(
+    base: Path, rows: list[Row], asked: list[tuple[str, str]], seeds: int, steps: int
+) -> None:
+    """The reciprocal rank of right answers after so many steps, seed by seed."""
+    found: dict[str, list[float]] = {side: [] for side in SIDES}
+    with TemporaryDirectory() as name:
+        for seed in range(seeds):
+            for side, values in found.items():
+                train, score = opened(side, base, rows, Path(name), LEARNING, seed)
+                train(steps)
+                scores = np.asarray(score(asked)).reshape(ASKED, 1 + OTHERS)
+                rank = 1 + (scores[:, 1:] >= scores[:, :1]).sum(axis=1)
+                values.append(float((1 / rank).mean()))
+                print(f"seed {seed}, {side:22}{values[-1]:.4f}", flush=True)
+    for side, values in found.items():
+        spread = np.std(values, ddof=1)
+        print(f"{side:22}{np.mean(values):.4f}, standard deviation over seeds {spread:.4f}")
 
 
 def peak(side: str, texts: str, steps: int) -> int:
@@ -179,6 +236,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--texts", choices=TEXTS, default="insuranceqa")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6, help="steps a round")
+    parser.add_argument("--seeds", type=int, help="compare what is learnt, with so many seeds")
     parser.add_argument("--alone", choices=SIDES, help="train one and print its memory")
     given = parser.parse_args(arguments)
     if not os.environ.get("TAMIS_DATA") or not os.environ.get("TAMIS_MODELS"):
@@ -192,8 +250,11 @@ def main(arguments: Sequence[str] = ()) -> None:
     rows = TEXTS[given.texts](Path(os.environ["TAMIS_DATA"]))
     if given.alone:
         with TemporaryDirectory() as name:
-            opened(given.alone, base, rows, Path(name))(given.steps)
+            opened(given.alone, base, rows, Path(name))[0](given.steps)
         print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+        return
+    if given.seeds:
+        learnt(base, rows, unseen(Path(os.environ["TAMIS_DATA"])), given.seeds, given.steps)
         return
     print(f"\ntraining on {given.texts}, {len(rows):,} pairs, batches of {BATCH}")
     speed(base, rows, given.rounds, given.steps)
