@@ -25,6 +25,7 @@ from tamis.cli import (
     models,
     rerank,
     train,
+    tune,
 )
 from tamis.errors import TamisError
 
@@ -44,7 +45,7 @@ app.command("fit", rich_help_panel=JOB)(fit.fit)
 app.command("judge", rich_help_panel=JOB)(judge.judge)
 app.command("index", rich_help_panel=FIRST)(first_stage.index)
 app.command("search", rich_help_panel=FIRST)(first_stage.search)
-app.command("tune", rich_help_panel=FIRST)(first_stage.tune)
+app.command("tune", rich_help_panel=FIRST)(tune.tune)
 app.command("rerank", rich_help_panel=RERANKING)(rerank.rerank)
 app.command("fuse", rich_help_panel=RERANKING)(fuse.fuse)
 app.add_typer(label.app, name="label", rich_help_panel=LEARNING)
