@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tamis import durable
 from tamis.cli.app import run
 from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
+from tamis.fit.guard import choose, settled
 from tamis.fit.job import Request, fit
 from tamis.fit.look import parted
 from tamis.fit.options import features, ranked, ways
@@ -126,6 +128,34 @@ def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> No
     assert sieve.note["why"] == "there are no judgements: nothing was tested"
     assert sieve.queries is not None and len(sieve.queries) == 8
     assert sieve.search("drum net") and sieve.calibration is None
+
+
+@pytest.mark.parametrize("with_model", [True, False])
+def test_queries_without_an_answer_count_for_the_threshold(
+    tmp_path: Path, base: Path, with_model: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
+    chosen = "start .50 + BM25" if with_model else "BM25"
+    monkeypatch.setattr(
+        "tamis.fit.choosing.choose",
+        lambda *given, **options: replace(choose(*given, **options), chosen=chosen),
+    )
+    monkeypatch.setattr(
+        "tamis.fit.choosing.settled",
+        lambda *given, **options: replace(settled(*given, **options), name=chosen),
+    )
+    _, before = fit(request(collection(tmp_path / "answered"), tmp_path / "a", base))
+    folder = collection(tmp_path / "docs")
+    for split, names in (("train", ("q040", "q041", "q042")), ("test", ("q043", "q044"))):
+        with (folder / "qrels" / f"{split}.tsv").open("a") as file:
+            file.writelines(f"{name}\td00\t0\n" for name in names)
+    _, after = fit(request(folder, tmp_path / "s", base))
+    assert before is not None and after is not None
+    assert after.note["look"]["judged to have no answer"] == 5
+    for name, more in (("calibration", 3), ("threshold on test queries", 2)):
+        assert after.note[name]["queries"] == before.note[name]["queries"] + more
+    answerable = [each.note["threshold on test queries"]["answerable"] for each in (before, after)]
+    assert answerable[0] == answerable[1]
 
 
 def test_judgements_only_to_test_on(tmp_path: Path, base: Path) -> None:

@@ -137,15 +137,17 @@ def outcome_of(
     to_test, asked_test = judged(tests, 2)
     queries = Queries.of([*asked_learn, *asked_test])
     parts = Parts(
-        to_learn, to_test, queries, asked_learn, queries.ids, True, {"queries without text": 3}
-    )
+        to_learn, to_test, queries, asked_learn, queries.ids, True, {"queries without text": 3},
+        (Queries.of([]), Queries.of([])),
+    )  # fmt: skip
     firsts = scored(to_learn, 3, 0.2), scored(to_test, 4, 0.2)
     words = firsts if first == BM25 else (scored(to_learn, 5, 0.1), scored(to_test, 6, 0.1))
     facts: dict[str, Any] = {
         "bm25": {"tuned": True, "parameters": {"k1": 0.9, "b": 0.4}, "gain on held-out folds": 0.01}
     }
     others = {} if first == BM25 else {BM25: words}
-    found = Found(first, *firsts, others, facts)
+    nothing = Run.from_dict({})
+    found = Found(first, *firsts, others, facts, (nothing, nothing))
     every = ways(first, list(skills), list(others))
     held = values_of(every, firsts[0], words[0], skills, to_learn, 10)
     options = [Option(way.name, way.simplicity) for way in every]

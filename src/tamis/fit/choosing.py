@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CALIBRATED = 5
 """How many documents of a query probabilities are fitted to: what matters is whether the first are
 right, and those far below would pull all probabilities down."""
+NONE = Qrels.from_dict({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +103,12 @@ def _by_judgements(making: Making) -> Chosen:
     if len(parts.test):
         decided = settled(choice, tested(making, runs), seed=request.seed)
         chosen = by_name[decided.name]
-    calibration = _calibration(chosen, tried, found.name)
+    unanswered = making.unanswered(chosen, models)
+    calibration = _calibration(chosen, tried, found.name, unanswered[0])
     answers = None
     if calibration and len(parts.test):
-        answers = calibration.answers(
-            *_rows(runs[chosen.name], parts.test, found.name == BM25)
-        ).record()
+        both = (runs[chosen.name], parts.test), (unanswered[1], NONE)
+        answers = calibration.answers(*_stacked(both, found.name == BM25)).record()
     model = models[chosen.model](making.last) if chosen.model in models else None
     curve = tuple(making.curve()) if TUNED in models else ()
     return Chosen(
@@ -123,17 +124,31 @@ def _rows(
     return features(run, comparable), relevant(run, qrels), query
 
 
-def _calibration(way: Way, tried: Sequence[Tried], first: str) -> Calibration | None:
-    """Probabilities from the queries held out; None where they are too few for that, or where the
-    first stage alone was chosen and its scores say nothing across queries.
+def _stacked(
+    parts: Sequence[tuple[Run, Qrels]], comparable: bool
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], Any]:
+    """The same of several rankings, whose queries differ."""
+    found = [_rows(run, qrels, comparable) for run, qrels in parts if len(run.doc)]
+    shifts = np.cumsum([0, *(len(run) for run, _ in parts if len(run.doc))])
+    query = np.concatenate([part[2] + shift for part, shift in zip(found, shifts, strict=False)])
+    rows, labels = (np.concatenate([part[at] for part in found]) for at in (0, 1))
+    return rows, labels, query
+
+
+def _calibration(
+    way: Way, tried: Sequence[Tried], first: str, unanswered: Run
+) -> Calibration | None:
+    """Probabilities from the queries held out and from those without an answer; None where they
+    are too few for that, or where the first stage alone was chosen and its scores say nothing
+    across queries.
     """
     if way.model is None and first != BM25:
         return None
-    runs = [ranked(way, each.first, each.scored).top(CALIBRATED) for each in tried]
-    parts = [_rows(run, each.qrels, first == BM25) for run, each in zip(runs, tried, strict=True)]
-    shifts = np.cumsum([0, *(len(each.first) for each in tried)])
-    query = np.concatenate([part[2] + shift for part, shift in zip(parts, shifts, strict=False)])
-    rows, labels = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+    held = [(ranked(way, each.first, each.scored), each.qrels) for each in tried]
+    parts = [(run.top(CALIBRATED), qrels) for run, qrels in (*held, (unanswered, NONE))]
+    if not any(len(run.doc) for run, _ in parts):
+        return None
+    rows, labels, query = _stacked(parts, first == BM25)
     names = ("model", "first stage")[-rows.shape[1] :]
     try:
         return Calibration.fit(rows, labels, query, names=names)

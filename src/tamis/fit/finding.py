@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ class Found:
     others: Mapping[str, tuple[Run, Run]]
     """What other first stages found for the same queries."""
     facts: Mapping[str, Any]
+    unanswered: tuple[Run, Run]
+    """What was found for queries that have no answer: to calibrate on, and to test that on."""
 
 
 def some_texts(fitting: Fitting) -> list[str]:
@@ -50,30 +53,35 @@ def find(fitting: Fitting, plan: Plan) -> Found:
     """Search for every query that is chosen or tested on."""
     parts, work, depth = fitting.parts, fitting.work, fitting.request.depth
     facts = {"bm25": work.note("tuning", lambda: _tuned(fitting))}
-    learn, test = parts.asked(parts.learn), parts.asked(parts.test)
+    asked = {"learn": parts.asked(parts.learn), "test": parts.asked(parts.test)}
 
     def searched(name: str, source: Source) -> tuple[Run, Run]:
-        return (
-            work.run(f"{name}-learn", lambda: source.search(learn, depth)),
-            work.run(f"{name}-test", lambda: source.search(test, depth)),
+        learn, test = (
+            work.run(f"{name}-{part}", partial(source.search, queries, depth))
+            for part, queries in asked.items()
         )
+        return learn, test
 
-    stages = {
-        BM25: searched(BM25, first_stage(fitting.index, BM25, threads=fitting.request.threads))
-    }
+    sources = {BM25: first_stage(fitting.index, BM25, threads=fitting.request.threads)}
+    stages = {BM25: searched(BM25, sources[BM25])}
     used = BM25
     if plan.has("vectors"):
-        stages[HYBRID] = searched(HYBRID, _hybrid(fitting))
+        sources[HYBRID] = _hybrid(fitting)
+        stages[HYBRID] = searched(HYBRID, sources[HYBRID])
         facts["vectors"] = work.note(
             "recall", lambda: _recall(parts.learn, stages[BM25][0], stages[HYBRID][0], depth)
         )
         used = HYBRID if facts["vectors"]["used"] else BM25
-    if fitting.request.candidates is not None:
-        given = _given(fitting)
-        stages[GIVEN] = _of(given, learn, depth), _of(given, test, depth)
-        used = GIVEN
+    if fitting.request.candidates is None:
+        first, last = (sources[used].search(each, depth) for each in parts.unanswered)
+    else:
+        given, used = _given(fitting), GIVEN
+        learn, test, first, last = (
+            _of(given, each, depth) for each in (*asked.values(), *parts.unanswered)
+        )
+        stages[GIVEN] = learn, test
     found = stages.pop(used)
-    return Found(used, *found, stages, facts)
+    return Found(used, *found, stages, facts, (first, last))
 
 
 def _tuned(fitting: Fitting) -> dict[str, Any]:

@@ -27,6 +27,8 @@ TESTED = 300
 they tell."""
 LEARNT = 1_500
 """How many judged queries are learnt from at most in half an hour."""
+UNANSWERED = 200
+"""How many queries without an answer are looked at: enough for a threshold."""
 SHARES = {"learn": 0.6, "test": 0.4}
 
 
@@ -45,6 +47,8 @@ class Parts:
     given: bool
     """Whether the test queries are those of a split that was there."""
     left_out: Mapping[str, int]
+    unanswered: tuple[Queries, Queries]
+    """Judged to have no answer: to calibrate on, and to test that on."""
 
     def asked(self, qrels: Qrels) -> Queries:
         """The queries of some judgements, with their texts."""
@@ -59,6 +63,8 @@ class Parts:
             "judged, to test on": f"{len(self.test):,} ({how})" if len(self.test) else 0,
             "not judged": len(self.queries) - len(self.judged),
         }
+        if any(map(len, self.unanswered)):
+            found["judged to have no answer"] = sum(map(len, self.unanswered))
         return found | ({"left out": dict(self.left_out)} if self.left_out else {})
 
 
@@ -86,7 +92,8 @@ def parted(
     texts = queries.texts or ()
     asked = queries.select(np.flatnonzero([bool(text.strip()) for text in texts]))
     counts["queries without text"] = len(queries) - len(asked)
-    usable = {name: _usable(each, asked, documents, counts) for name, each in qrels.items()}
+    both = {name: _usable(each, asked, documents, counts) for name, each in qrels.items()}
+    usable = {name: found for name, (found, _) in both.items()}
     named = [name for name in usable if is_test(name)]
     test = joined([usable[name] for name in named])
     learn = without(joined([usable[name] for name in usable if name not in named]), test.queries)
@@ -104,8 +111,25 @@ def parted(
         known = known.union(each.queries)
     known = known.select(np.flatnonzero(known.positions_in(asked.ids) >= 0))
     left_out = {what: count for what, count in counts.items() if count}
+    unanswered = _unanswered({name: none for name, (_, none) in both.items()}, asked, given, seed)
     learn, test = sampled(learn, learnt, seed), sampled(test, tested, seed)
-    return Parts(learn, test, asked, log, known, given, left_out)
+    return Parts(learn, test, asked, log, known, given, left_out, unanswered)
+
+
+def _unanswered(
+    splits: Mapping[str, Ids], asked: Queries, given: bool, seed: int
+) -> tuple[Queries, Queries]:
+    """Queries judged to have no answer, parted as the others are."""
+    parts = [Ids.of([]), Ids.of([])]
+    for name, none in splits.items():
+        parts[is_test(name)] = parts[is_test(name)].union(none)
+    learn, test = (asked.select(each.positions_in(asked.ids)) for each in parts)
+    if not given and len(learn):
+        drawn = split(learn, SHARES, seed=seed)
+        learn, test = (learn.select(drawn[n].positions_in(learn.ids)) for n in ("learn", "test"))
+    overlap = learn.ids.positions_in(test.ids) >= 0
+    kept = np.flatnonzero(~overlap)[:UNANSWERED]
+    return learn.select(kept), test.select(np.arange(min(len(test), UNANSWERED)))
 
 
 def is_test(split: str) -> bool:
@@ -140,8 +164,12 @@ def joined(parts: list[Qrels]) -> Qrels:
     return Qrels.from_dict(judged)
 
 
-def _usable(qrels: Qrels, asked: Queries, documents: Ids, counts: Counter[str]) -> Qrels:
-    """The judgements that can be used: of queries with a text, of documents that are there."""
+def _usable(
+    qrels: Qrels, asked: Queries, documents: Ids, counts: Counter[str]
+) -> tuple[Qrels, Ids]:
+    """The judgements that can be used: of queries with a text, of documents that are there; and
+    the queries of which no document is right.
+    """
     there = (qrels.docs.positions_in(documents) >= 0)[qrels.doc]
     counts["judgements of documents that are not there"] += int((~there).sum())
     query = np.repeat(np.arange(len(qrels)), np.diff(qrels.offsets))
@@ -151,8 +179,8 @@ def _usable(qrels: Qrels, asked: Queries, documents: Ids, counts: Counter[str]) 
     rows = rows.select(rows.queries.select(np.flatnonzero(has_text)))
     query = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
     answered = np.bincount(query[rows.grade > 0], minlength=len(rows)) > 0
-    counts["judged queries without an answer"] += int((~answered).sum())
-    return rows.select(rows.queries.select(np.flatnonzero(answered)))
+    right, none = (rows.queries.select(np.flatnonzero(each)) for each in (answered, ~answered))
+    return rows.select(right), none
 
 
 def _rows(qrels: Qrels, query: NDArray[np.int64], kept: NDArray[np.bool_]) -> Qrels:

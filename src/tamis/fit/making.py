@@ -199,6 +199,26 @@ class Making:
             if way.model is None or way.model in scored
         }
 
+    def unanswered(
+        self, way: Way, models: Mapping[str, Callable[[Round], Path]]
+    ) -> tuple[Run, Run]:
+        """What a way makes of queries that have no answer, to calibrate on and to test that on."""
+        learn, test = self.found.unanswered
+        return (
+            self._unanswered(way, models, learn, "no answer"),
+            self._unanswered(way, models, test, "no answer test"),
+        )
+
+    def _unanswered(
+        self, way: Way, models: Mapping[str, Callable[[Round], Path]], run: Run, part: str
+    ) -> Run:
+        if way.model is None or not len(run):
+            return run
+        if way.model not in models:  # a first stage beside the one used
+            return run.select(Ids.of([]))
+        scored = self.scored(way.model, models[way.model](self.last), run, part)
+        return ranked(way, run, {way.model: scored})
+
     def scored(self, name: str, folder: Path, run: Run, part: str) -> Run:
         """Candidates as a model scores them."""
 
