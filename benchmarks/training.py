@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +31,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.scorers import Setting, in_order
 from tamis.collection.opening import open_collection
@@ -79,6 +80,14 @@ def bce(scores: Any, values: Any, sizes: Sequence[int]) -> Any:
     return binary_cross_entropy_with_logits(scores, values, reduction="none")
 
 
+def batches(count: int, seed: int) -> Iterator[NDArray[np.int64]]:
+    """Rows in batches, every row once an epoch, as the trainer draws them."""
+    random = np.random.default_rng(seed)
+    while True:
+        order = random.permutation(count)
+        yield from (order[start : start + BATCH] for start in range(0, count - BATCH + 1, BATCH))
+
+
 def ours(base: Path, rows: list[Row], rate: float = RATE, seed: int = 1) -> tuple[Steps, Score]:
     """Steps of tamis, and the model."""
     import torch
@@ -86,12 +95,12 @@ def ours(base: Path, rows: list[Row], rate: float = RATE, seed: int = 1) -> tupl
     torch.manual_seed(seed)
     model: Any = open_trainable(base, max_length=LONGEST, seed=seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
-    random = np.random.default_rng(seed)
+    drawn = batches(len(rows), seed)
 
     def steps(count: int) -> float:
         start = time.perf_counter()
         for _ in range(count):
-            some = [rows[number] for number in random.permutation(len(rows))[:BATCH]]
+            some = [rows[number] for number in next(drawn)]
             queries, texts, values = zip(*some, strict=True)
             units = [[sequence] for sequence in model.prepare(queries, texts)]
             wanted = list(np.array(values, np.float32)[:, None])
