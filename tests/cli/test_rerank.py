@@ -73,7 +73,7 @@ def test_scores_are_the_models(folder: Path, capsys: pytest.CaptureFixture[str])
     assert after.queries["q1"].text == "drum sieve"
     # 24 tokens, 3 of them special, 2 the query's: 19 are left for d2's 47, twice
     assert found["scored"]["cut"] == {"tokens": 56, "passages": 2, "documents": 2}
-    assert found["scored"]["pairs"] == {"scored": 6, "known": 0}
+    assert found["scored"]["pairs"] == {"scored": 6, "spared": 0}
     assert found["how"]["model"] == "model"
 
 
@@ -83,9 +83,9 @@ def test_scores_are_kept_beside_the_output(
     facts(capsys, "-o", "out.trec")
     assert Path("out.trec.scores").is_file()
     again = facts(capsys, "-o", "out.trec", "--interpolate", "0.5", "--aggregate", "mean")
-    assert again["scored"]["pairs"] == {"scored": 0, "known": 6}
+    assert again["scored"]["pairs"] == {"scored": 0, "spared": 6}
     shared = facts(capsys, "-o", "other.trec", "--cache", "out.trec.scores", "--depth", "1")
-    assert shared["scored"]["pairs"] == {"scored": 0, "known": 2}
+    assert shared["scored"]["pairs"] == {"scored": 0, "spared": 2}
     assert not Path("other.trec.scores").exists()
     facts(capsys, "-o", "none.trec", "--no-cache")
     assert not Path("none.trec.scores").exists()
@@ -111,7 +111,10 @@ def test_an_interrupted_job_says_how_to_go_on(
         assert said in capsys.readouterr().err
         assert not Path("out.trec").exists()
     assert run(arguments) == 0
-    assert json.loads(capsys.readouterr().out)["scored"]["pairs"] == {"scored": 4, "known": 2}
+    assert json.loads(capsys.readouterr().out)["scored"]["pairs"] == {
+        "scored": 4,
+        "spared": 2,
+    }
 
 
 def test_a_kept_score_is_of_this_model_only(
@@ -121,7 +124,10 @@ def test_a_kept_score_is_of_this_model_only(
     assert run(["adopt", "model", "-o", "cut", "--max-length", "12"]) == 0
     capsys.readouterr()
     assert run([*RERANK, "--model", "cut", "-o", "out.trec", "--force", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["scored"]["pairs"] == {"scored": 6, "known": 0}
+    assert json.loads(capsys.readouterr().out)["scored"]["pairs"] == {
+        "scored": 6,
+        "spared": 0,
+    }
 
 
 def test_the_table_for_a_person(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,7 +356,7 @@ def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixtu
     for backend, known in (("torch", 0), ("onnx", 0), ("torch", 6)):
         assert run([*arguments, "-o", f"{backend}.trec", "--backend", backend]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert found["scored"]["pairs"] == {"scored": 6 - known, "known": known}
+        assert found["scored"]["pairs"] == {"scored": 6 - known, "spared": known}
     torch, onnx = read_run("torch.trec"), read_run("onnx.trec")
     assert onnx.score == pytest.approx(torch.score, abs=1e-4)
     assert run([*arguments, "-o", "a.trec", "--backend", "onnx-int8"]) == 1

@@ -95,7 +95,7 @@ def test_an_export_is_written_compared_and_noted(model: Path, tmp_path: Path) ->
     assert kept["measured"] == {"on": "three", "documents": 36, "measure": "nDCG@10"}
     assert kept["onnx"]["difference"] == pytest.approx(found[0].difference, rel=1e-3)
     words = dict(describe_model(note))
-    assert words["onnx"].startswith("tau 1.0000, scores differ by ")
+    assert words["onnx"].startswith("tau 1.0000 (least 1.0000), scores differ by ")
     assert words["onnx"].endswith("; on three (float)")
     expected = open_scorer(model).score(PAIRS).values
     exact = open_scorer(tmp_path / "out", backend="onnx").score(PAIRS).values
@@ -216,3 +216,15 @@ def test_a_sample_of_pythons_documentation() -> None:
     assert found.name == "tamis:pydocs"
     assert found.qrels is not None
     assert set(found.qrels.queries) == set(found.run)
+
+
+def test_the_measure_is_that_of_the_queries_of_the_run(model: Path) -> None:
+    given = sample()
+    assert given.qrels is not None
+    more = {query: given.qrels[query] for query in given.qrels}
+    more |= {f"other{n}": {"d00": 1} for n in range(9)}
+    scorer = open_scorer(model)
+    value = given.scored(scorer).value
+    assert replace(given, qrels=Qrels.from_dict(more)).scored(scorer).value == value
+    strangers = Qrels.from_dict({"other": {"d00": 1}})
+    assert replace(given, qrels=strangers).scored(scorer).value is None

@@ -439,6 +439,8 @@ def test_words_must_be_given_and_the_family_known(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="what kind of language model"):
         TargetWords.open(bert(tmp_path / "bert", 1), ("net", "sea"))
     family: Family = "masked"
+    with pytest.raises(InputError, match=r"has no weights cls.* and is no masked language model"):
+        TargetWords.open(bert(tmp_path / "encoder", 1), ("net", "sea"), family=family)
     with pytest.raises(InputError, match="no score 'best'"):
         TargetWords.open(masked(tmp_path / "m"), ("net", "sea"), score="best", family=family)  # type: ignore[arg-type]
 

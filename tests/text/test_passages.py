@@ -153,6 +153,15 @@ def test_a_sample_depends_on_the_document_and_the_seed_alone() -> None:
     assert 95 < sum(inner) / len(inner) < 104, "windows are drawn evenly: their mean is 99.5"
 
 
+def test_what_a_tokenizer_passes_over_is_in_a_passage() -> None:
+    document = Document("d", "¤ It's 3 ¤ o'clock ¤ ")
+    spans = [(2, 4), (4, 6), (7, 8), (11, 13), (13, 17)]
+    assert texts(document, "tokens:3:3", lambda text: spans) == ["¤ It's 3 ¤", "o'clock ¤"]
+    shifted = [(0, 2), (2, 4), (5, 6)]  # two characters too early
+    found = texts(Document("d", "..It's 3"), "tokens:2:1", lambda text: shifted)
+    assert found == ["..It'", "It's 3"]
+
+
 def test_windows_of_tokens() -> None:
     document = Document("d", " It's 3 o'clock. ")
     assert texts(document, "tokens:4:2", tokens) == ["It's 3", "s 3 o'", "o'clock."]

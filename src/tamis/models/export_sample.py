@@ -42,8 +42,10 @@ class Sample:
         scores[done.row] = done.run.score
         value = None
         if self.qrels is not None:
-            found = evaluate(self.qrels, {"run": done.run}, [self.measure])
-            value = found.mean("run", self.measure)
+            judged = self.qrels.select(done.run.queries.ids)
+            if len(judged):
+                found = evaluate(judged, {"run": done.run}, [self.measure])
+                value = found.mean("run", self.measure)
         return Scored(done.run, scores, value, len(scores) / seconds)
 
 

@@ -165,7 +165,8 @@ def _exports_in_words(exports: Mapping[str, Any]) -> list[tuple[str, str]]:
         found = exports.get(backend)
         if found is None:
             continue
-        words = f"tau {found['tau']:.4f}, scores differ by {found['difference']:.2g} at most"
+        words = f"tau {found['tau']:.4f} (least {found['least_tau']:.4f}), "
+        words += f"scores differ by {found['difference']:.2g} at most"
         if "before" in found:
             change = found["after"] - found["before"]
             words += f", {measured.get('measure')} {found['before']:.4f} ({change:+.4f})"

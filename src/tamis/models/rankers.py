@@ -80,8 +80,9 @@ def open_ranker(
 def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
     if read_manifest(folder) is not None:
         return open_scorer(folder, threads=threads, backend=backend)
+    config = read_config(folder)
     try:
-        kind = kind_of(folder, read_config(folder))
+        kind = kind_of(folder, config)
     except InputError as error:
         raise InputError(str(error), hint=_adopting(folder, "--kind KIND")) from None
     if kind == "cross-encoder":

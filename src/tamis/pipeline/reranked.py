@@ -99,7 +99,7 @@ class Reranked:
         facts: dict[str, Any] = {
             "queries": len(self.run),
             "documents per query": _spread(self.depths()[asked]),
-            "pairs": {"scored": found.computed, "known": found.pairs - found.computed},
+            "pairs": {"scored": found.computed, "spared": found.pairs - found.computed},
             "cut": {
                 "tokens": int(found.cut.sum()),
                 "passages": int(found.cut_passages.sum()),

@@ -7,7 +7,8 @@ run in transformers, in batches of one length.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -178,7 +179,7 @@ def family_of(loaded: Loaded, said: str | None = None) -> Family:
         return "causal"
     raise InputError(
         f"{loaded.folder} does not say what kind of language model it is ({names[0] or 'nothing'})",
-        hint=f"say the family: {', '.join(FAMILIES)}",
+        hint=f"say it: --family, one of {', '.join(FAMILIES)}",
     )
 
 
@@ -231,6 +232,21 @@ def mask_of(loaded: Loaded) -> str:
     return known[0]
 
 
+@contextmanager
+def _without_words() -> Iterator[None]:
+    """What transformers prints while it loads is for its own users."""
+    logging = require("transformers.utils.logging")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
 @dataclass(frozen=True, eq=False)
 class FromTransformers:
     """Any language model that transformers can load, in batches of one length."""
@@ -248,9 +264,17 @@ class FromTransformers:
             "causal": transformers.AutoModelForCausalLM,
             "masked": transformers.AutoModelForMaskedLM,
         }
-        model = kinds[family].from_pretrained(
-            loaded.folder, local_files_only=True, dtype=require("torch").float32
-        )
+        with _without_words():
+            model, told = kinds[family].from_pretrained(
+                loaded.folder, local_files_only=True, dtype=require("torch").float32,
+                output_loading_info=True,
+            )  # fmt: skip
+        missing = sorted(told["missing_keys"])
+        if missing:
+            raise InputError(
+                f"{loaded.folder} has no weights {missing[0]} and is no {family} language model",
+                hint="a language model has a head that writes words; is it an encoder?",
+            )
         special = 0
         if family == "masked":
             special = loaded.tokens.backend.token_to_id(mask_of(loaded))

@@ -170,8 +170,19 @@ def split(
     if not units:
         return _numbered(document, [0], _whole(document.text))
     kept, _ = _windows(document.id, len(units), spec, seed)
-    spans = [(units[first][0], units[last][1]) for _, first, last in kept]
+    spans = [_span(document.text, units, first, last) for _, first, last in kept]
     return _numbered(document, range(len(spans)), spans)
+
+
+def _span(text: str, units: Sequence[Span], first: int, last: int) -> Span:
+    """Where a window lies, with characters at its ends that a tokenizer gave to no token."""
+    start, end = units[first][0], units[last][1]
+    if first == 0 and text[:start].strip():
+        start = len(text) - len(text.lstrip())
+    after = units[last + 1][0] if last + 1 < len(units) else len(text)
+    if text[end:after].strip():
+        end = len(text[:after].rstrip())
+    return start, end
 
 
 def _word_windows(document: Document, spec: PassageSpec, seed: int) -> Split:
