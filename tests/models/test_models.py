@@ -19,6 +19,7 @@ from tamis.models import (
     find_base,
     identify,
     open_model,
+    open_ranker,
     open_scorer,
 )
 from tamis.models.bases import KNOWN
@@ -294,3 +295,9 @@ def test_offline_says_how_to_fetch_it_elsewhere(
 
 def test_the_real_minilm_is_known(models: Path) -> None:
     assert identify(models / "minilm").name == "all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize("name", ["alignment", "alignment:"])
+def test_alignment_without_vectors(name: str) -> None:
+    with pytest.raises(InputError, match="alignment needs word vectors"):
+        open_ranker(name, documents=[])

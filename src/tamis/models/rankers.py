@@ -66,6 +66,8 @@ def open_ranker(
                 "lexical scores need the statistics of an index", hint="tamis index, then -c INDEX"
             )
         return Ranker(Lexical(documents), LEXICAL, None)
+    if str(name) in (ALIGNMENT, ALIGNMENT.rstrip(":")):
+        raise InputError("alignment needs word vectors", hint="name them: alignment:vectors.txt")
     if str(name).startswith(ALIGNMENT) and documents is not None:
         vectors = read_vectors(Path(str(name).removeprefix(ALIGNMENT)).expanduser())
         return Ranker(Alignment(vectors, WordCounts.of(documents)), str(name), None)
