@@ -123,6 +123,20 @@ def test_info_of_a_plain_folder(folder: Path, capsys: pytest.CaptureFixture[str]
     assert "plain has no weights" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("harm", [lambda b: b[:-1], lambda b: b[:9], lambda b: b"\xff" * 20])
+def test_info_says_what_looks_wrong(
+    harm: Callable[[bytes], bytes], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["info", "plain"]) == 0
+    assert "looks wrong" not in capsys.readouterr().out
+    weights = Path("plain/model.safetensors")
+    weights.write_bytes(harm(weights.read_bytes()))
+    Path("plain/tokenizer.json").unlink()
+    assert run(["info", "plain", "--json"]) == 0
+    wrong = json.loads(capsys.readouterr().out)["looks wrong"]
+    assert "no tokenizer.json" in wrong and "model.safetensors is cut short" in wrong
+
+
 def test_info_of_a_folder_that_has_a_config_of_its_own(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

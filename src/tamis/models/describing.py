@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
+from tamis.errors import InputError
 from tamis.manifest import NAME, read_manifest
 from tamis.models.adopting import kind_of
 from tamis.models.asking import unsaid
 from tamis.models.folder import describe_model, open_model
+from tamis.scorers._onnx import FILES
 from tamis.scorers.tokens import json_of
 from tamis.scorers.weights import read_config, weight_files
 
@@ -28,7 +32,44 @@ def is_model(folder: Path) -> bool:
 
 
 def describe_folder(folder: Path) -> dict[str, str]:
-    """A model folder in words; its files are there, its weights are not read."""
+    """A model folder in words, and which of its files are missing or cut short; the weights
+    themselves are not read.
+    """
+    found = _described(folder)
+    wrong = "; ".join(_wrong(folder))
+    return found | ({"looks wrong": wrong} if wrong else {})
+
+
+def _wrong(folder: Path) -> Iterator[str]:
+    if not (folder / "tokenizer.json").is_file():
+        yield "there is no tokenizer.json"
+    exported = any((folder / name).is_file() for name in FILES.values())
+    try:
+        files = weight_files(folder)
+    except InputError as error:
+        if not exported:
+            yield str(error)
+        return
+    for file in files:
+        if file.suffix == ".safetensors" and not _whole(file):
+            yield f"{file.name} is cut short or is no safetensors file"
+
+
+def _whole(file: Path) -> bool:
+    """Whether a file of weights is as long as its own header says."""
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if length > file.stat().st_size:
+            return False
+        try:
+            header = json.loads(opened.read(length))
+            ends = [each["data_offsets"][1] for name, each in header.items() if name[:2] != "__"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return False
+    return file.stat().st_size == 8 + length + max(ends, default=0)
+
+
+def _described(folder: Path) -> dict[str, str]:
     if read_manifest(folder) is not None:
         return dict(describe_model(open_model(folder)))
     config = read_config(folder)
