@@ -158,6 +158,21 @@ def test_queries_without_an_answer_count_for_the_threshold(
     assert answerable[0] == answerable[1]
 
 
+@pytest.mark.parametrize("count", [1, 2, 60])
+def test_queries_without_an_answer_are_in_one_part_only(count: int) -> None:
+    asked = Queries.of([Query(f"q{n}", f"words {n} {'x' * n}") for n in range(count + 1)])
+    none = {f"q{n}": {"d1": 0} for n in range(count)}
+    right = {f"q{count}": {"d1": 1}}
+    parts = parted(asked, {"all": Qrels.from_dict(none | right)}, Ids.of(["d1"]))
+    learn, test = (set(each.ids) for each in parts.unanswered)
+    assert learn | test == set(none) and not learn & test
+    assert len(test) == (24 if count == 60 else 0)
+    assert not test & set(parts.log.ids)
+    splits = {"train": Qrels.from_dict({f"q{count}": {"d1": 0}}), "test": Qrels.from_dict(right)}
+    parts = parted(asked, splits, Ids.of(["d1"]))
+    assert [len(each) for each in parts.unanswered] == [0, 0]  # another split has the answer
+
+
 def test_judgements_only_to_test_on(tmp_path: Path, base: Path) -> None:
     folder = collection(tmp_path / "docs", train=0)
     _, sieve = fit(request(folder, tmp_path / "s", base))

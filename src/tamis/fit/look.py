@@ -27,8 +27,8 @@ TESTED = 300
 they tell."""
 LEARNT = 1_500
 """How many judged queries are learnt from at most in half an hour."""
-UNANSWERED = 200
-"""How many queries without an answer are looked at: enough for a threshold."""
+UNANSWERED = 50
+"""How many queries without an answer are looked at in each part: enough for a threshold."""
 SHARES = {"learn": 0.6, "test": 0.4}
 
 
@@ -102,7 +102,11 @@ def parted(
         judged = asked.select(learn.queries.positions_in(asked.ids))
         parts = split(judged, SHARES, seed=seed)
         learn, test = learn.select(parts["learn"]), learn.select(parts["test"])
-    hidden = test.queries
+    answered = joined([*usable.values()]).queries
+    none = {name: ids.select(np.flatnonzero(ids.positions_in(answered) < 0))
+            for name, (_, ids) in both.items()}  # fmt: skip
+    unanswered = _unanswered(none, asked, seed)
+    hidden = test.queries.union(unanswered[1].ids)
     for name in named:
         hidden = hidden.union(qrels[name].queries)
     log = asked.select(np.flatnonzero(asked.ids.positions_in(hidden) < 0))
@@ -111,22 +115,20 @@ def parted(
         known = known.union(each.queries)
     known = known.select(np.flatnonzero(known.positions_in(asked.ids) >= 0))
     left_out = {what: count for what, count in counts.items() if count}
-    unanswered = _unanswered({name: none for name, (_, none) in both.items()}, asked, given, seed)
     learn, test = sampled(learn, learnt, seed), sampled(test, tested, seed)
     return Parts(learn, test, asked, log, known, given, left_out, unanswered)
 
 
-def _unanswered(
-    splits: Mapping[str, Ids], asked: Queries, given: bool, seed: int
-) -> tuple[Queries, Queries]:
-    """Queries judged to have no answer, parted as the others are."""
+def _unanswered(splits: Mapping[str, Ids], asked: Queries, seed: int) -> tuple[Queries, Queries]:
+    """Queries judged to have no answer: those of test splits to test on, else drawn."""
     parts = [Ids.of([]), Ids.of([])]
     for name, none in splits.items():
         parts[is_test(name)] = parts[is_test(name)].union(none)
     learn, test = (asked.select(each.positions_in(asked.ids)) for each in parts)
-    if not given and len(learn):
-        drawn = split(learn, SHARES, seed=seed)
-        learn, test = (learn.select(drawn[n].positions_in(learn.ids)) for n in ("learn", "test"))
+    if len(learn) >= PARTED and not any(map(is_test, splits)):
+        drawn = np.random.default_rng(seed).permutation(len(learn))
+        cut = round(SHARES["learn"] * len(drawn))
+        learn, test = (learn.select(np.sort(each)) for each in (drawn[:cut], drawn[cut:]))
     overlap = learn.ids.positions_in(test.ids) >= 0
     kept = np.flatnonzero(~overlap)[:UNANSWERED]
     return learn.select(kept), test.select(np.arange(min(len(test), UNANSWERED)))

@@ -214,7 +214,8 @@ class Making:
     ) -> Run:
         if way.model is None or not len(run):
             return run
-        if way.model not in models:  # a first stage beside the one used
+        late = self.fitting.work.taken("") > self.fitting.request.max_time
+        if late or way.model not in models:  # a first stage beside the one used
             return run.select(Ids.of([]))
         scored = self.scored(way.model, models[way.model](self.last), run, part)
         return ranked(way, run, {way.model: scored})
