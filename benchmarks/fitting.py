@@ -35,7 +35,7 @@ from tamis.collection.runs import read_run, write_run
 from tamis.evaluation import evaluate, holm, t_test
 from tamis.fit.job import Request, fit
 from tamis.fit.learning import judged_examples, recipe_for, trained
-from tamis.fit.look import sampled
+from tamis.fit.look import passages_for, sampled
 from tamis.fit.sieve import open_sieve
 from tamis.fit.work import Work
 from tamis.models import open_ranker
@@ -146,7 +146,7 @@ def _index(collection: str, work: Path, data: Path, base: Path) -> Path:
         made = Index.build(source.documents, path)
     if not made.snapshot.encoded:
         encoder: Any = open_ranker(base).scorer
-        made.encode(encoder)
+        made.encode(encoder, passages=passages_for(made))
     return path
 
 

@@ -103,7 +103,7 @@ def _hybrid(fitting: Fitting) -> Source:
     encoder: Any = open_scorer(fitting.start or "", threads=fitting.request.threads)
     if not fitting.index.snapshot.encoded:
         with fitting.work.timed("vectors"):
-            fitting.index.encode(encoder)
+            fitting.index.encode(encoder, passages=fitting.passages)
     return first_stage(fitting.index, HYBRID, encoder, fitting.request.threads)
 
 

@@ -15,7 +15,15 @@ from tamis.collection.runs import read_run
 from tamis.errors import InputError, MissingExtraError, OutputError, require
 from tamis.fit import choosing, finding, handing
 from tamis.fit.learning import adopted
-from tamis.fit.look import LEARNT, Parts, parted, sampled
+from tamis.fit.look import (
+    LEARNT,
+    PASSAGE_WORDS,
+    Parts,
+    average_words,
+    parted,
+    passages_for,
+    sampled,
+)
 from tamis.fit.making import rounds_of
 from tamis.fit.outcome import Outcome
 from tamis.fit.plan import Plan, Sizes, make_plan, measured_pace
@@ -29,10 +37,6 @@ from tamis.search import Index
 
 BASE = "all-MiniLM-L6-v2"
 MINUTES = 30
-LONG = 300
-"""From how many words on average documents are scored by passages."""
-PASSAGES = "words:150"
-PASSAGE_WORDS = 150
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,8 @@ class Fitting:
 
     @property
     def passages(self) -> str:
-        """How documents are split to be scored: not at all where most are short."""
-        return PASSAGES if self.words > LONG else "whole"
-
-    @property
-    def words(self) -> float:
-        """How many words a document has on average, stop words aside."""
-        return self.index.total_terms / max(1, self.index.documents)
+        """How documents are split to be scored and encoded."""
+        return passages_for(self.index)
 
 
 def fit(
@@ -208,13 +207,14 @@ def planned(fitting: Fitting) -> Plan:
             scorer = open_scorer(fitting.start, threads=request.threads)
             texts = finding.some_texts(fitting)
             pace = measured_pace(scorer, "a query of some words", texts) if texts else 0.0
+        words = average_words(fitting.index)
         sizes = Sizes(
             documents=fitting.index.documents,
             learn=len(parts.learn),
             test=len(parts.test),
             log=len(parts.log),
             depth=request.depth,
-            passages=max(1.0, fitting.words / PASSAGE_WORDS) if fitting.words > LONG else 1.0,
+            passages=1.0 if fitting.passages == "whole" else words / PASSAGE_WORDS,
             kind=fitting.note.scorer if fitting.note and fitting.start else "",
             folds=rounds_of(len(parts.learn)),
             teacher=request.teacher is not None,

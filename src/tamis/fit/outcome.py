@@ -12,7 +12,7 @@ from tamis import __version__
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate
 from tamis.fit.choosing import Chosen
 from tamis.fit.finding import Found
-from tamis.fit.look import Parts
+from tamis.fit.look import Parts, average_words
 from tamis.fit.making import HALFWAY, START
 from tamis.fit.options import BM25, Way
 from tamis.fit.plan import CROSS, INFUSED, LEAST_QUERIES, TUNED, Plan
@@ -176,7 +176,7 @@ def base_name(fitting: Fitting) -> str:
 def look(fitting: Fitting) -> dict[str, Any]:
     """What there is to learn from and to test with."""
     documents = {"documents": fitting.index.documents}
-    lengths = {"words a document, stop words aside": round(fitting.words, 1)}
+    lengths = {"words a document, stop words aside": round(average_words(fitting.index), 1)}
     return {**documents, **lengths, **fitting.parts.facts(), "scored by": fitting.passages}
 
 

@@ -148,7 +148,7 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
 
     >>> sizes = Sizes(1000, 100, 100, 100, 50, 1.0, "bi-encoder", 3)
     >>> [step.name for step in make_plan(sizes, 0.01, 1800).steps if step.planned]
-    ['first', 'start', 'vectors', 'tuned', 'cross-encoder']
+    ['first', 'vectors', 'start', 'tuned', 'cross-encoder']
     >>> [step.name for step in make_plan(sizes, 0.01, 5).steps if step.planned]
     ['first']
     """
@@ -161,11 +161,12 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
     choosing = min(sizes.learn, CHOSEN, max(LEAST_QUERIES, affordable - testing))
     if not sizes.kind or (sizes.test and testing < min(sizes.test, LEAST_QUERIES)):
         return Plan(tuple(planner.steps), sizes.learn, sizes.test, pace)
-    asked = (choosing + testing) * a_query
-    planner.must(Step("start", "score the candidates with the base", asked, size=testing))
+    asked, whole = (choosing + testing) * a_query, sizes.documents * sizes.passages * pace
+    what, vectors = "score the candidates with the base", False
     if sizes.kind == "bi-encoder" and sizes.learn >= LEAST_QUERIES:
-        whole = sizes.documents * sizes.passages * pace
-        planner.may(Step("vectors", "encode all documents, if that finds more", whole))
+        vectors = planner.may(Step("vectors", "encode all documents, to find more", whole))
+    known = (choosing + testing) * pace if vectors else asked  # only queries are left to be run
+    planner.must(Step("start", what, known, size=testing))
     for name, what, rounds, models in _trainings(sizes):
         texts = (SHARE[name] * planner.left - models * asked) / (TRAINING * pace * rounds)
         size = max(LEAST_LEARNT[name], min(int(texts), _wanted(sizes, name)))

@@ -132,10 +132,10 @@ class PassageScorer:
         asks = np.repeat(query, np.diff(offsets)) * len(chunk.texts) + np.array(
             chunk.text, np.int64
         )
-        distinct, first, pair = np.unique(asks, return_index=True, return_inverse=True)
+        distinct, pair = np.unique(asks, return_inverse=True)
         index = np.stack(np.divmod(distinct, max(len(chunk.texts), 1)), 1).astype(np.int32)
         pairs = Pairs([texts[n] for n in asked.tolist()], list(chunk.texts), index)
-        scores, computed = self._scores(pairs, first, run, chunk)
+        scores, computed = self._scores(pairs)
         found = PassageScores(
             np.array(chunk.rows, np.int64),
             offsets,
@@ -145,15 +145,10 @@ class PassageScorer:
             np.array(chunk.left_out, np.int64),
             computed,
         )
-        return found.without_refused() if self.skip else found
+        return found.without_refused() if self.skip else checked(found, run)
 
-    def _scores(
-        self, pairs: Pairs, passage: NDArray[np.int64], run: Run, chunk: _Chunk
-    ) -> tuple[Scores, int]:
-        """The scores of pairs, from the cache where it has them, and how many it had not.
-
-        `passage` is the place of each pair's passage in the chunk, or of the first of several.
-        """
+    def _scores(self, pairs: Pairs) -> tuple[Scores, int]:
+        """The scores of pairs, from the cache where it has them, and how many it had not."""
         if self.cache is None:
             scores, new = _scored(self.scorer, pairs), np.arange(len(pairs))
         else:
@@ -165,8 +160,6 @@ class PassageScorer:
                 good = np.isfinite(found.values)
                 self.cache.add(keys[new[good]], Scores(found.values[good], found.cut[good]))
                 scores.values[new], scores.cut[new] = found.values, found.cut
-        if not self.skip:
-            _check(scores, passage, run, chunk)
         return scores, len(new)
 
 
@@ -178,17 +171,17 @@ def _scored(scorer: Scorer, pairs: Pairs) -> Scores:
     return scores
 
 
-def _check(scores: Scores, passage: NDArray[np.int64], run: Run, chunk: _Chunk) -> None:
-    """Refuse a score that is no number, and say whose it is."""
-    bad = np.flatnonzero(~np.isfinite(scores.values))
+def checked(found: PassageScores, run: Run) -> PassageScores:
+    """The same; a score that is no number is refused, and it is said whose it is."""
+    bad = np.flatnonzero(~np.isfinite(found.values))
     if not len(bad):
-        return
-    place = int(passage[bad[0]])
-    row = int(np.searchsorted(chunk.ends, place, side="right")) - 1
-    query, document = run.queries.ids[chunk.query[row]], run.docs[int(run.doc[chunk.rows[row]])]
+        return found
+    place = int(bad[0])
+    row = int(found.rows[np.searchsorted(found.offsets, place, side="right") - 1])
+    query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
     raise InputError(
-        f"the score of passage {chunk.numbers[place]} of document {document!r} for query {query!r} "
-        f"is {scores.values[bad[0]]}",
+        f"the score of passage {found.numbers[place]} of document {run.docs[int(run.doc[row])]!r} "
+        f"for query {query!r} is {found.values[place]}",
         hint="the model is broken, or this text breaks it: score it alone to see; "
         "--on-error skip (missing='skip') leaves it below",
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Literal
 
@@ -34,6 +35,7 @@ from tamis.pipeline.library import Documents, Library, library
 from tamis.pipeline.passage_scores import PassageScorer, PassageScores
 from tamis.pipeline.placing import below, interpolated
 from tamis.pipeline.reranked import Found, Reranked
+from tamis.pipeline.stored_scores import Probed, StoredScores, probed, stored_scores
 from tamis.text.passages import PassageSpec, parse_spec
 from tamis.types import Run, Scorer, Spec, Stage
 
@@ -144,17 +146,22 @@ class Rerank(Stage):
                 yield part
 
     @contextmanager
-    def _opened(self, run: Run, found: Found) -> Iterator[tuple[PassageScorer, Rows]]:
+    def _opened(
+        self, run: Run, found: Found
+    ) -> Iterator[tuple[PassageScorer | StoredScores, Rows]]:
         """What scores passages, and the rows that are to be scored."""
         rows = np.flatnonzero(run.ranks() <= self.depth)
         wanted = run.docs.select(np.unique(run.doc[rows]))
         with library(self.documents, wanted) as opened:
             rows = self._to_score(run, rows, opened, found)
             skip = self.missing == "skip"
-            yield (
-                PassageScorer(self.scorer, self.passages, opened, self.cache, self.seed, skip),
-                rows,
-            )
+            stored = stored_scores(self.documents, self.passages, self._encoder, skip)
+            fresh = PassageScorer(self.scorer, self.passages, opened, self.cache, self.seed, skip)
+            yield stored or fresh, rows
+
+    @cached_property
+    def _encoder(self) -> Probed | None:
+        return probed(self.scorer)
 
     def _to_score(self, run: Run, rows: Rows, opened: Library, found: Found) -> Rows:
         """Those of the rows whose query has a text and whose document is there."""
@@ -175,7 +182,12 @@ class Rerank(Stage):
         return rows[there[run.doc[rows]]]
 
     def _score_within(
-        self, seconds: float, run: Run, rows: Rows, scorer: PassageScorer, found: Found
+        self,
+        seconds: float,
+        run: Run,
+        rows: Rows,
+        scorer: PassageScorer | StoredScores,
+        found: Found,
     ) -> NDArray[np.float64]:
         """Score each query's first documents for as long as it may take; how long each took."""
         took = np.zeros(len(run))

@@ -27,13 +27,16 @@ class Remembering:
 
     def score(self, pairs: Pairs) -> Scores:
         """The cosine of every pair, and how many tokens of it were cut."""
-        queries, query_cut = self._vectors(pairs.queries)
-        texts, text_cut = self._vectors(pairs.texts)
+        queries, query_cut = self.encode_counting(pairs.queries)
+        texts, text_cut = self.encode_counting(pairs.texts)
         query, text = pairs.index.T
         values = np.einsum("nd,nd->n", queries[query], texts[text])
         return Scores(values, query_cut[query] + text_cut[text])
 
-    def _vectors(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def encode_counting(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """The vectors of these texts, and how many tokens of each were cut."""
         wanted = dict.fromkeys(texts)
         new = [text for text in wanted if text not in self._known]
         if len(self._known) + len(new) > self.most:

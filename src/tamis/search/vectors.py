@@ -61,7 +61,9 @@ class CountingEncoder(Protocol):
         """The vectors of these texts, and how many tokens of each were cut."""
 
 
-def encode_counting(encoder: Encoder, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
+def encode_counting(
+    encoder: Encoder | CountingEncoder, texts: Sequence[str]
+) -> tuple[Rows, NDArray[np.int32]]:
     """Vectors, a finite row a text, and the tokens cut of each where the encoder counts them."""
     if isinstance(encoder, CountingEncoder):
         rows, cut = encoder.encode_counting(texts)
@@ -76,7 +78,7 @@ def encode_counting(encoder: Encoder, texts: Sequence[str]) -> tuple[Rows, NDArr
     return rows, np.asarray(cut, np.int32)
 
 
-def probe(encoder: Encoder) -> Rows:
+def probe(encoder: Encoder | CountingEncoder) -> Rows:
     """What an encoder makes of the texts it is known by."""
     rows = encode_counting(encoder, PROBES)[0]
     if not np.isfinite(rows).all():
