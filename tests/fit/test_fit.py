@@ -18,6 +18,7 @@ from tamis.evaluation import evaluate
 from tamis.fit.guard import choose, settled
 from tamis.fit.job import Request, fit
 from tamis.fit.look import parted
+from tamis.fit.making import POINTS
 from tamis.fit.options import features, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
 from tamis.fit.sieve import Sieve, open_sieve
@@ -78,7 +79,7 @@ def test_with_judgements_everything_is_tried_and_one_way_is_handed_over(
     note = sieve.note
     assert (note["verified"], note["kind"]) == ("yes", "sieve")
     names = [row["name"] for row in note["candidates"]]
-    assert names[0] == "BM25" and {"start", "tuned", "half tuned"} <= set(names)
+    assert names[0] == "BM25" and {"start", "tuned", *POINTS} <= set(names)
     assert sum(row["chosen"] for row in note["candidates"]) == 1
     assert note["chosen"] in names
     refused = [row for row in note["candidates"] if not row["chosen"]]

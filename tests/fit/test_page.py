@@ -265,7 +265,8 @@ def test_the_table_says_what_rows_and_comparisons_say(page: Page, outcome: Outco
     assert groups[:4] == [
         "without a model ",
         "start the base as it is; 12.5 ms a query, no training",
-        "half tuned half-way between start and tuned, in the space of weights; 3.5 min of training",
+        "half tuned 50% of the way from start to tuned, in the space of weights; "
+        "3.5 min of training",
         "tuned the base, trained on judgements; 12.5 ms a query, 3.5 min of training",
     ]
     rows = [row for row in page.rows if len(row) == 11]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,17 @@ from tamis.fit.learning import (
     trained,
 )
 from tamis.fit.options import BM25, Way, ranked, values
-from tamis.fit.plan import CROSS, CURVE, DISTILLED, INFUSED, LEAST_QUERIES, SHARES, TUNED, Plan
+from tamis.fit.plan import (
+    CROSS,
+    CURVE,
+    DISTILLED,
+    INFUSED,
+    LEAST_QUERIES,
+    LINE,
+    SHARES,
+    TUNED,
+    Plan,
+)
 from tamis.fit.sieve import first_stage
 from tamis.labels.teacher import teacher
 from tamis.labels.transfer import qa_docrank
@@ -50,8 +60,9 @@ MANY = 150
 """From how many judged queries on one part is held out, in place of folds."""
 FOLDS = 3
 HELD_OUT = 1 / 3
-HALF = 0.5
 START, HALFWAY = "start", "half tuned"
+POINTS = {"quarter tuned": 0.25, HALFWAY: 0.5, "three-quarter tuned": 0.75}
+"""Models on the line from the start to the tuned one, by how far along they lie."""
 TIMED = 3
 """On how many test queries the cost of a query is measured."""
 LISTED = 10
@@ -65,6 +76,11 @@ def rounds_of(judged: int) -> int:
     if judged < LEAST_QUERIES:
         return 0
     return (FOLDS if judged < MANY else 1) + 1
+
+
+def trained_as(name: str) -> str:
+    """The model that had to be trained to make one."""
+    return TUNED if name in POINTS else name
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +150,8 @@ class Making:
         """What there is to compare, the simplest first."""
         found: dict[str, Callable[[Round], Path]] = {START: lambda turn: self.start}
         if self.plan.has(TUNED):
-            found[HALFWAY] = self.halfway
+            names = POINTS if self.plan.has(LINE) else [HALFWAY]
+            found |= {name: partial(self.between, name) for name in names}
             found[TUNED] = self.tuned
         more = {
             DISTILLED: self.distilled,
@@ -151,10 +168,10 @@ class Making:
         """
         turns = [*self.rounds, self.last] if len(self.fitting.parts.test) else self.rounds
         work, limit = self.fitting.work, self.fitting.request.max_time
-        share = self.plan.cost(TUNED if name == HALFWAY else name) / len(turns)
+        family = trained_as(name)
+        share = self.plan.cost(family) / len(turns)
         try:
             for turn in turns:
-                family = TUNED if name == HALFWAY else name
                 there = any(work.folder.glob(f"models/{family} {turn.name}/{WEIGHTS}"))
                 there |= (work.folder / "models" / name / WEIGHTS).exists()
                 if name != START and not there and work.taken("") + share > limit:
@@ -185,7 +202,7 @@ class Making:
         """The rankings of test queries; models between two are only tested if chosen."""
         if not len(self.fitting.parts.test):
             return {}
-        used = [name for name in models if name != HALFWAY or chosen.model == HALFWAY]
+        used = [name for name in models if name not in POINTS or chosen.model == name]
         scored = {
             name: self.scored(name, models[name](self.last), self.found.test, "test")
             for name in used
@@ -285,10 +302,10 @@ class Making:
         name = f"{TUNED} {turn.name}"
         return self._trained(name, lambda: self.examples(turn), self.start, self.kind, TUNED)
 
-    def halfway(self, turn: Round) -> Path:
-        """The model half-way between the base and the trained one."""
-        out = self.fitting.work.path(f"models/{HALFWAY} {turn.name}")
-        return between(self.start, self.tuned(turn), HALF, out)
+    def between(self, name: str, turn: Round) -> Path:
+        """A model between the base and the trained one."""
+        out = self.fitting.work.path(f"models/{name} {turn.name}")
+        return between(self.start, self.tuned(turn), POINTS[name], out)
 
     def cross_encoder(self, turn: Round) -> Path:
         """A cross-encoder on labels of the first stage, then on judgements."""

@@ -13,9 +13,9 @@ from tamis.evaluation import Comparison, Evaluation, compare, evaluate
 from tamis.fit.choosing import Chosen
 from tamis.fit.finding import Found
 from tamis.fit.look import Parts, average_words
-from tamis.fit.making import HALFWAY, START
+from tamis.fit.making import START, trained_as
 from tamis.fit.options import BM25, Way
-from tamis.fit.plan import CROSS, INFUSED, LEAST_QUERIES, TUNED, Plan
+from tamis.fit.plan import CROSS, INFUSED, LEAST_QUERIES, Plan
 from tamis.fit.sieve import Pipeline
 from tamis.scorers.note import note_if_any
 
@@ -218,8 +218,8 @@ def _row(
 
 def _training(fitting: Fitting, way: Way) -> float:
     """How many seconds the trainings behind a way took."""
-    named = {HALFWAY: TUNED}.get(way.model or "", way.model)
-    before = {CROSS: ["train pseudo"], INFUSED: ["train aligned"]}.get(named or "", [])
+    named = trained_as(way.model or "")
+    before = {CROSS: ["train pseudo"], INFUSED: ["train aligned"]}.get(named, [])
     return fitting.work.taken(f"train {named}", *before)
 
 

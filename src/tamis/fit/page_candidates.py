@@ -11,14 +11,17 @@ from tamis.evaluation.charts import whisker, whisker_scale
 from tamis.evaluation.drawing import signed
 from tamis.evaluation.report_subject import scrolling
 from tamis.evaluation.report_tables import p_value, shared_limits
-from tamis.fit.making import HALFWAY, START
+from tamis.fit.making import POINTS, START
 from tamis.fit.options import Way
 from tamis.fit.outcome import Outcome, Row
 
 WITHOUT = "without a model"
 WHAT = {
     START: "the base as it is",
-    HALFWAY: "half-way between start and tuned, in the space of weights",
+    **{
+        name: f"{share:.0%} of the way from start to tuned, in the space of weights"
+        for name, share in POINTS.items()
+    },
 }
 """What a model is, where the plan does not say so."""
 NOTHING = '<td class="number">–</td>'

@@ -12,7 +12,7 @@ from tamis.evaluation.drawing import counted, signed
 from tamis.evaluation.report_subject import fact_list, scrolling
 from tamis.evaluation.report_tables import p_text
 from tamis.fit.finding import HYBRID
-from tamis.fit.making import HALFWAY
+from tamis.fit.making import POINTS
 from tamis.fit.options import BM25
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import learning_chart
@@ -26,7 +26,7 @@ BELONGS = {
     "recall": FIRST,
     f"{BM25}-": FIRST,
     f"{HYBRID}-": FIRST,
-    f"{HALFWAY} ": TUNED,
+    **{f"{name} ": TUNED for name in POINTS},
     "train pseudo": CROSS,
     "train aligned": INFUSED,
 }

@@ -16,7 +16,7 @@ from tamis.types import Scorer
 from tamis.types.pipeline import score_texts
 
 TUNED, CROSS, DISTILLED, INFUSED = "tuned", "cross-encoder", "distilled", "infused"
-CURVE = "curve"
+CURVE, LINE = "curve", "line"
 SHARES = (0.25, 0.5)
 """Of the judged queries, for points of the learning curve before the last."""
 TRAINING = 3.5
@@ -148,7 +148,7 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
 
     >>> sizes = Sizes(1000, 100, 100, 100, 50, 1.0, "bi-encoder", 3)
     >>> [step.name for step in make_plan(sizes, 0.01, 1800).steps if step.planned]
-    ['first', 'vectors', 'start', 'tuned', 'cross-encoder']
+    ['first', 'vectors', 'start', 'tuned', 'line', 'cross-encoder']
     >>> [step.name for step in make_plan(sizes, 0.01, 5).steps if step.planned]
     ['first']
     """
@@ -171,7 +171,9 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
         texts = (SHARE[name] * planner.left - models * asked) / (TRAINING * pace * rounds)
         size = max(LEAST_LEARNT[name], min(int(texts), _wanted(sizes, name)))
         cost = TRAINING * pace * size * rounds + models * asked
-        planner.may(Step(name, what, cost, size=size))
+        if planner.may(Step(name, what, cost, size=size)) and name == TUNED:
+            more = 2 * choosing * a_query
+            planner.may(Step(LINE, "more points between the base and the trained", more))
     tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
     if tuned and sizes.folds == 2:
         cost = TRAINING * pace * tuned.size * sum(SHARES) + len(SHARES) * choosing * a_query
