@@ -259,7 +259,7 @@ def test_what_is_missing_is_named(folder: Path, capsys: pytest.CaptureFixture[st
     Path("run.trec").write_text("q9 Q0 tamis 1 1 x\n")
     said = fails(capsys, "label", "pseudo", "-c", "docs", "--split", "train", "--run", "run.trec",
                  *out)  # fmt: skip
-    assert "none of the 2 queries" in said
+    assert "none of the 3 queries" in said
     Path("qrels.txt").write_text("q1 0 gone 1\n")
     gone = ["label", "gold", "-c", "index", "--queries", "log.tsv", "--qrels", "qrels.txt", *out]
     assert "'gone', judged relevant for query 'q1', is not in the" in fails(capsys, *gone)

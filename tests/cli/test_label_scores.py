@@ -232,12 +232,35 @@ def test_test_queries_are_refused_before_a_teacher_is_opened(
     assert not Path("x.parquet").exists()
 
 
-def test_judgements_that_name_a_test_split_stand_in_for_the_collections(folder: Path) -> None:
-    made = label(
-        "transfer", "-c", "docs", "--run", "run.trec", "--method", "doc-labelled",
-        "--qrels", "train=docs/qrels/test.tsv", "--qrels", "own-test=docs/qrels/train.tsv",
-    )  # fmt: skip
-    assert list(made.queries.ids) == ["q4"]
+def test_no_file_makes_test_queries_others(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["transfer", "-c", "docs", "--run", "run.trec", "--method", "doc-labelled"]
+    both = ["--qrels", "train=docs/qrels/test.tsv", "--qrels", "own-test=docs/qrels/train.tsv"]
+    assert "is a test query, such as 'q4'" in says(capsys, *common, *both, "-o", "x.parquet")
+    common[2] = "docs/corpus.jsonl"  # which has no judgements of its own
+    asked = ["--queries", "docs/queries.jsonl", "--qrels", "docs/qrels/test.tsv"]
+    assert "judgements of test queries only" in says(capsys, *common, *asked, "-o", "x.parquet")
+
+
+def test_pseudo_labels_every_training_query_judged_or_not(folder: Path) -> None:
+    path = Path("docs/queries.jsonl")
+    path.write_text(path.read_text() + json.dumps({"_id": "q5", "text": "fish"}) + "\n")
+    listed = "".join(f"q5 Q0 {doc} 1 {9 - n} x\n" for n, doc in enumerate(DOCS))
+    Path("run.trec").write_text(Path("run.trec").read_text() + listed)
+    common = ["pseudo", "-c", "docs", "--run", "run.trec", "--split"]
+    for split, expected in (("train", ["q1", "q2", "q5"]), ("dev", ["q3", "q5"])):
+        for more in ([], ["--queries", str(path)]):
+            made = label(*common, split, *more)
+            assert [made.queries.ids[n] for n in sorted(set(made.query.tolist()))] == expected
+
+
+def test_a_sample_is_one_of_judged_queries(folder: Path) -> None:
+    for sample in (1, 2):
+        made = label("transfer", "-c", "docs", "--queries", "docs/queries.jsonl",
+                     "--run", "run.trec", "--qrels", "train=docs/qrels/train.tsv",
+                     "--method", "doc-labelled", "--sample", str(sample))  # fmt: skip
+        assert len(set(made.query.tolist())) == sample
 
 
 def test_interrupted_it_goes_on(

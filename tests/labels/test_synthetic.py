@@ -79,6 +79,17 @@ def test_a_sentence_asks_for_the_rest_of_its_passage() -> None:
     assert made == {"A sentence of five words.", f"The {LEFT}."}
 
 
+def test_a_sentence_that_stands_there_twice_is_not_asked() -> None:
+    once, twice = "Drums are beaten with two sticks.", "Grain is sorted by hand in the yard."
+    text = f"{twice} {once} {twice} Flour falls through the mesh of the sieve."
+    made = {
+        query.text
+        for seed in range(30)
+        if (query := sentence_query(Document("d", text), WHOLE, generator(seed, "d")))
+    }
+    assert once in made and twice not in made
+
+
 def test_a_passage_of_a_long_document_is_what_is_left() -> None:
     text = " ".join(f"Sentence number {n} of this long text." for n in range(100))
     query = sentence_query(Document("d", text), parse_spec("words:50"), generator(1, "d"))

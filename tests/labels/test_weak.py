@@ -111,6 +111,7 @@ def test_scaling_hits_0_and_5_exactly(scores: list[list[float]]) -> None:
 def test_bm25_with_lucenes_own_defaults(tmp_path: Path) -> None:
     index = Index.build(DOCUMENTS, tmp_path / "index")
     run = index.bm25(k1=1.2, b=0.75).search(QUERIES, 10)
+    assert (LUCENE.k1, LUCENE.b) == (1.2, 0.75)
     made = weak(run, Lexical(index, LUCENE), index)
     assert made.facts["counts"]["queries with all scores equal"] == 2  # one candidate each
     both = Queries.of([Query("q", "five eleven one")])

@@ -11,6 +11,7 @@ import pytest
 
 from tamis.errors import InputError
 from tamis.labels import Examples
+from tamis.models import adopt
 from tamis.training import Curves, Start, curves, learning_curves
 from tamis.training.learning_curves import Cell, HeldOut, sampled
 from tamis.training.loop import train
@@ -80,6 +81,7 @@ def test_cells_are_trained_once_and_go_on(tmp_path: Path, tiny_cross_encoder: Pa
     drawn = xml.fromstring(found.picture())
     words = " ".join(drawn.itertext())
     assert "pretrained" in words and "random" in words and "BM25 0.200" in words
+    assert (tmp_path / "curves.svg").read_text() == found.picture()
     again = run(tmp_path, tiny_cross_encoder)
     assert again.cells == found.cells
 
@@ -91,6 +93,24 @@ def test_other_settings_are_not_mixed(tmp_path: Path, tiny_cross_encoder: Path) 
     other = RECIPE.changed({"rate": "1e-4"})
     with pytest.raises(InputError, match="another recipe"):
         curves(starts, [], 1, recipe=other, test=candidates(), **given)
+    test = candidates()
+    judged = Qrels.from_dict({name: {"good1": 1} for name in TEST})
+    asked = Queries.of([Query(each.id, f"{each.text} net") for each in QUERIES])
+    for changed in (HeldOut(test.run, judged), HeldOut(test.run.with_queries(asked), test.qrels)):
+        with pytest.raises(InputError, match="another test"):
+            curves(starts, [], 1, recipe=RECIPE, test=changed, **given)
+    random = {"one": Start(tiny_cross_encoder, random_weights=True)}
+    with pytest.raises(InputError, match="another starts"):
+        curves(random, [], 1, recipe=RECIPE, test=test, **given)
+
+
+def test_of_nothing_learnt_only_a_start_that_ranks_is_tested(
+    tmp_path: Path, tiny_cross_encoder: Path
+) -> None:
+    base = tmp_path / "base"
+    adopt(tiny_cross_encoder, base)
+    found = run(tmp_path / "work", base, sizes=(0,))
+    assert [(cell.start, cell.size) for cell in found.cells] == [("pretrained", 0)]
 
 
 def test_test_queries_are_not_learnt_from(tmp_path: Path) -> None:

@@ -28,9 +28,10 @@ from tamis.training.learner import Learner
 from tamis.training.loop import Job, Trained, train
 from tamis.training.pace import Pace
 from tamis.training.recipe import Recipe
+from tamis.training.schedules import rate_at
 from tamis.training.trainable import accumulate
 from tamis.training.validation import Validation, hold_out
-from tamis.types import Document, Queries, Query, score_texts
+from tamis.types import Document, Pairs, Queries, Query, score_texts
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")
@@ -197,7 +198,7 @@ def test_an_unfinished_training_is_not_overwritten_nor_changed(job: Job) -> None
     with pytest.raises(OutputError, match="was not finished"):
         train(job)
     other = replace(job, recipe=replace(PAIRS, rate=1e-3))
-    with pytest.raises(InputError, match="begun with another recipe"):
+    with pytest.raises(InputError, match=r"begun with another rate: 0\.005, not 0\.001"):
         train(other, resume=True)
     done = train(replace(job, recipe=replace(PAIRS, epochs=1)), force=True)
     assert done.history.step == done.facts["learnt"]["steps"]
@@ -240,12 +241,100 @@ def test_a_model_that_says_the_same_of_all_is_refused(job: Job) -> None:
         train(replace(job, recipe=lists))
 
 
-def test_without_validation_a_collapsed_model_is_refused_too(
+def test_without_validation_a_collapsed_model_is_refused_and_the_one_before_is_kept(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Learner, "scores", lambda self, some: np.ones(len(some), np.float32))
-    with pytest.raises(TrainingError, match="have the same score"):
+    real, calls = Learner.scores, iter(range(10**9))
+
+    def collapsing(self: Learner, some: Examples) -> Any:
+        return real(self, some) if next(calls) < 3 else np.ones(len(some), np.float32)
+
+    monkeypatch.setattr(Learner, "scores", collapsing)
+    monkeypatch.setattr("tamis.training.loop.KEPT_EVERY", -1.0)  # a checkpoint every step
+    with pytest.raises(TrainingError, match="have the same score") as error:
         train(replace(job, validation=None, recipe=replace(PAIRS, epochs=1)))
+    assert "the model after step 2 is in" in error.value.hint
+
+
+def test_what_the_recipe_says_of_rates_and_gradients_is_done(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    clips: list[float] = []
+    real, step = torch.nn.utils.clip_grad_norm_, torch.optim.AdamW.step
+
+    def clipped(parameters: Any, most: float) -> Any:
+        clips.append(most)
+        return real(parameters, most)
+
+    def stepped(self: Any, *given: Any, **named: Any) -> Any:
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *given, **named)
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clipped)
+    monkeypatch.setattr(torch.optim.AdamW, "step", stepped)
+    recipe = replace(PAIRS, steps=10, epochs=None, warmup=0.4, schedule="linear", clip=0.7)
+    train(replace(job, recipe=recipe))
+    expected = [5e-3 * rate_at(number, 10, recipe) for number in range(10)]
+    assert rates[-10:] == pytest.approx(expected)
+    assert expected[0] < expected[3] and expected[-1] < expected[5]
+    assert set(clips) == {0.7}
+
+
+def test_documents_are_cut_in_training_as_in_scoring(job: Job) -> None:
+    recipe = replace(PAIRS, document_tokens=3, epochs=1)
+    made = Learner.of(replace(job, recipe=recipe)).model
+    text = DOCUMENTS["drum1"].text
+    (pair,) = made.prepare(["a fish"], [text])
+    assert pair.cut == 2 and made.note.document_tokens == 3
+    done = train(replace(job, recipe=recipe))
+    scorer = open_scorer(done.folder)
+    one = Pairs(
+        ["a fish"],
+        [text, "the drum a", "the drum a net"],
+        np.array([[0, 0], [0, 1], [0, 2]], np.int32),
+    )
+    found = scorer.score(one)
+    assert found.cut.tolist() == [2, 0, 1]
+    assert found.values[0] == found.values[1] == found.values[2]
+
+
+def test_going_on_with_a_new_training_over_an_old_model(job: Job) -> None:
+    short = replace(PAIRS, epochs=1)
+    old = weights(train(replace(job, recipe=short)).folder)
+    new = replace(job, recipe=replace(short, seed=5))
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted(patch, Learner, "learn", 4)
+        with pytest.raises(Killed):
+            train(new, force=True)
+    with pytest.raises(OutputError, match="exists already"):
+        train(new, resume=True)
+    done = train(new, resume=True, force=True)
+    assert weights(done.folder) != old
+    assert done.facts["seed"] == 5
+
+
+def test_other_texts_are_not_gone_on_with(job: Job) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted(patch, Learner, "learn", 4)
+        with pytest.raises(Killed):
+            train(job)
+    changed = {name: replace(each, text=f"{each.text} net") for name, each in DOCUMENTS.items()}
+    asked = Queries.of([Query(each.id, f"{each.text} net") for each in QUERIES])
+    for other in (
+        replace(job, library=MappingLibrary(changed)),
+        replace(job, examples=LEARN.with_queries(asked)),
+    ):
+        with pytest.raises(InputError, match="begun with another texts"):
+            train(other, resume=True)
+
+
+def test_what_is_wrong_is_told_before_any_work(job: Job, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="no folder to write"):
+        train(replace(job, out=tmp_path / "none" / "model"))
+    said: list[str] = []
+    train(replace(job, recipe=replace(PAIRS, epochs=1)), resume=True, said=said.append)
+    assert "nothing to go on with" in said[0]
 
 
 def test_trying_out_the_pace_leaves_no_trace(job: Job) -> None:
@@ -299,7 +388,7 @@ def test_what_was_cut_is_counted_across_a_kill(job: Job, tmp_path: Path) -> None
 
 def test_patience_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([0.1, 0.5, 0.4, 0.45, 0.3])
-    monkeypatch.setattr(Learner, "_validated", lambda self: (next(values), False))
+    monkeypatch.setattr(Learner, "_validated", lambda self, validation: (next(values), False))
     done = train(replace(job, recipe=replace(PAIRS, patience=2)))
     assert [check.step for check in done.history.checks] == [0, 10, 20, 30]
     assert done.kept == 10
@@ -375,7 +464,15 @@ import sys
 sys.path[:0] = sys.argv[3:]
 from dataclasses import replace
 from pathlib import Path
+import torch
 import test_loop as here
+real = torch.nn.utils.clip_grad_norm_
+def told(*given):
+    norm = real(*given)
+    with open(sys.argv[2] + ".norms", "a") as file:
+        file.write(f"{float(norm)}\\n")
+    return norm
+torch.nn.utils.clip_grad_norm_ = told
 job = here.Job(here.LEARN, here.MappingLibrary(here.DOCUMENTS),
                replace(here.PAIRS, epochs=1, dropout=0.0, keep="last"), sys.argv[1],
                Path(sys.argv[2]), here.Validation.of(here.HELD, "RR@10"), threads=1)
@@ -393,7 +490,19 @@ def test_two_processes_share_the_steps(job: Job, tmp_path: Path, tiny_cross_enco
         env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[:3000]
-    alone = train(replace(job, recipe=replace(PAIRS, epochs=1, dropout=0.0, keep="last")))
+    norms: list[float] = []
+    real = torch.nn.utils.clip_grad_norm_
+    with pytest.MonkeyPatch.context() as patch:
+
+        def told(*given: Any) -> Any:
+            norms.append(float(real(*given)))
+            return torch.tensor(norms[-1])
+
+        patch.setattr(torch.nn.utils, "clip_grad_norm_", told)
+        alone = train(replace(job, recipe=replace(PAIRS, epochs=1, dropout=0.0, keep="last")))
+    both = [float(line) for line in Path(f"{out}.norms").read_text().split()]
+    taken = len(alone.history.losses)
+    assert sorted(both[-2 * taken :])[::2] == pytest.approx(sorted(norms[-taken:]), rel=1e-3)
     load = pytest.importorskip("safetensors.torch").load_file
     two, one = (load(folder / "model.safetensors") for folder in (out, alone.folder))
     assert set(two) == set(one)

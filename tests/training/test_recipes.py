@@ -10,7 +10,8 @@ import pytest
 
 from tamis.errors import InputError
 from tamis.evaluation.measures import parse_measure
-from tamis.training.recipe import SETTABLE, Loss, Recipe
+from tamis.training.losses import WITH_MARGIN
+from tamis.training.recipe import MARGINS, SETTABLE, Loss, Recipe
 from tamis.training.recipes import CHAINS, RECIPES, WORD_PAIRS, resolve
 
 OURS = "bi-encoder"
@@ -115,8 +116,9 @@ TEXTS = {
 def test_every_field_can_be_set_from_text() -> None:
     assert set(TEXTS) == set(SETTABLE) == {one.name for one in fields(Recipe)} - {
         "name", "then", "sources"}  # fmt: skip
+    others = {"margin": "monobert-pairwise", "words": "few-t5"}
     for name, text in TEXTS.items():
-        changed = resolve("docrank", {name: text})
+        changed = resolve(others.get(name, "docrank"), {name: text})
         value = getattr(changed, name)
         if isinstance(value, float):
             assert value == float(text)
@@ -126,12 +128,49 @@ def test_every_field_can_be_set_from_text() -> None:
 
 
 def test_types_are_kept() -> None:
-    changed = resolve("docrank", TEXTS | {"epochs": "none", "epoch_rule": "fixed"})
+    texts = {name: text for name, text in TEXTS.items() if name not in ("margin", "words")}
+    changed = resolve("docrank", texts | {"epochs": "none", "epoch_rule": "fixed"})
     kinds = {name: type(getattr(changed, name)) for name in ("rate", "steps", "fresh_head")}
     assert kinds == {"rate": float, "steps": int, "fresh_head": bool}
     assert resolve("monobert-pairwise", {"head_rate": "none"}).head_rate is None
     assert resolve("docrank", {"outputs": "2", "loss": "softmax"}).outputs == 2
     assert resolve("few-t5-small", {"word_loss": "vocabulary"}).word_loss == "vocabulary"
+
+
+def test_settings_that_nothing_reads_are_refused() -> None:
+    assert set(MARGINS) == set(WITH_MARGIN)
+    for name, settings, problem in [
+        ("few-bert", {"margin": "5"}, "the loss 'softmax' has no margin"),
+        ("few-bert", {"words": "hot,cold"}, "a cross-encoder has no target words"),
+        ("few-t5", {"document_tokens": "9"}, "document_tokens is for cross-encoders"),
+        ("docrank", {"measure": "foo"}, "foo"),
+    ]:
+        with pytest.raises(InputError, match=problem):
+            resolve(name, settings)
+    changed = resolve("monobert-pairwise", {"loss": "bce", "sampler": "points"})
+    assert (changed.margin, changed.document_tokens) == (None, 445)
+    assert changed.source_of("margin") == RECIPES["monobert-pairwise"].source_of("margin")
+    assert resolve("docrank", {"measure": "P@1"}).measure == "P@1"
+
+
+NAMED = {
+    "monot5": ("loss", "batch", "steps", "rate", "schedule", "max_length", "words", "keep"),
+    "few-t5": ("samples", "batch", "epochs", "rate", "words"),
+    "few-bert": ("samples", "batch", "epochs", "rate", "warmup"),
+    "monobert-pairwise": ("loss", "batch", "epochs", "optimizer", "rate", "head_rate", "decay",
+                          "warmup", "document_tokens"),
+    "infuse-scores": ("loss", "batch", "accumulation", "epochs", "max_length"),
+    "infuse-gold": ("loss", "batch", "accumulation", "epochs", "max_length", "fresh_head"),
+    "docrank": ("loss", "batch", "rate", "max_length", "seed"),
+}  # fmt: skip
+"""What the papers say themselves."""
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_a_paper_says_is_said_to_be_the_papers(name: str) -> None:
+    for setting in NAMED[name]:
+        said = RECIPES[name].source_of(setting)
+        assert not said.startswith("ours"), f"{setting} of {name}: {said}"
 
 
 def test_steps_and_epochs_take_each_others_place() -> None:

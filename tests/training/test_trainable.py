@@ -367,13 +367,6 @@ def test_what_is_cut_is_counted(tmp_path: Path) -> None:
     (made,) = model.prepare(["net net"], ["sea " * 50])
     assert (made.ids.tolist()[-5:-1], len(made), made.cut) == ([20] * 4, 9, 46)
     assert made.segments.tolist() == [0] * 4 + [1] * 5
-    t5(tmp_path / "t5")
-    whole, short = words(tmp_path / "t5"), words(tmp_path / "t5", document_tokens=4)
-    (one,), (other,) = (
-        whole.prepare(["net"], ["sea " * 4]),
-        short.prepare(["net"], ["sea " * 50]),
-    )
-    assert (one.ids == other.ids).all() and (one.cut, other.cut) == (0, 46)
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
@@ -386,7 +379,8 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
         ("bert", {"outputs": 3}, "cannot have 3 outputs"),
         ("bert", {"scorer": "bi-encoder"}, "does not say how token vectors are pooled"),
         ("bert", {"dropout": 1}, "cannot drop"),
-        ("bert", {"document_tokens": 0}, "cannot cut documents"),
+        ("bert", {"document_tokens": 0}, "cannot cut the documents"),
+        ("t5", {"scorer": "target-words", "document_tokens": 4}, "cannot cut the documents"),
         ("bert", {"max_length": 600}, "cannot cut pairs at 600"),
     ]:
         with pytest.raises(InputError, match=problem):

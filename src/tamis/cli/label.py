@@ -111,7 +111,9 @@ def gold(
         judged, asked, found, document_ids(given), grade=grade, negatives=negatives_from,
         negatives_per_query=count, depth=depth, seed=seed, missing=on_error,
     )  # fmt: skip
-    end(made, given, output, run, sample, seed, show, json, force)
+    if made.is_role("positive").all():
+        say("warning: there are no negatives: try others, --negatives-from run, random or mixed")
+    end(made, given, output, run, sample, seed, show, json, force, searched=found is not None)
 
 
 def _needs_run(negatives_from: str) -> bool:
@@ -186,7 +188,7 @@ def pseudo(
             threads,
         )  # fmt: skip
     else:
-        asked = queries_to_label(given, run)
+        asked = queries_to_label(given, run, log=True)
         found = first_stage(given, asked, run, depth, threads)
         made = label(
             found, negatives_per_query=drawn, positives=positives, first=first, depth=depth,

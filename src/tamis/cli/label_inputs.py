@@ -34,6 +34,8 @@ class Given:
     splits: Mapping[str, Qrels]
     split: str | None
     skip: bool
+    own: Mapping[str, Qrels]
+    """The collection's judgements, whatever files stand in for them."""
 
     @property
     def documents(self) -> Any:
@@ -51,11 +53,11 @@ class Given:
         )
 
     def test(self) -> Ids:
-        """The queries of every split named test."""
+        """The queries of every split named test, of the files and of the collection itself."""
         from tamis.types import Ids
 
         found = Ids.of([])
-        for name, qrels in self.splits.items():
+        for name, qrels in (*self.splits.items(), *self.own.items()):
             if TEST in name.lower():
                 found = found.union(qrels.queries)
         return found
@@ -71,8 +73,7 @@ def open_given(
 ) -> Given:
     """Open what is named.
 
-    Files of judgements stand in for the collection's, but unless one of them is of test queries,
-    the collection's own test queries stay test queries.
+    Files of judgements stand in for the collection's, but its test queries stay test queries.
     """
     from tamis.collection.judgements import read_qrels
     from tamis.collection.look import look
@@ -89,16 +90,20 @@ def open_given(
     own = dict(collection.qrels) if collection else {}
     files = {part[0]: part[1] for part in (_named(each, split) for each in qrels or [])}
     told = {part: read_qrels(file) for part, file in files.items()}
-    if not any(TEST in part.lower() for part in told):
-        told = {part: own[part] for part in own if TEST in part.lower() or not told} | told
+    told = {part: own[part] for part in own if TEST in part.lower() or not told} | told
     asked = None if queries is None else read_queries(queries)
-    return Given(name, collection, opened, asked, told, split, on_error == "skip")
+    return Given(name, collection, opened, asked, told, split, on_error == "skip", own)
 
 
 def _named(given: str, split: str | None) -> tuple[str, str]:
-    """A split and its file; without a name it is the split that is asked for."""
+    """A split and its file; without a name it is the split that is asked for, or what the file is
+    called where that is a test.
+    """
     part, _, file = given.partition("=")
-    return (part, file) if file else (split or "train", given)
+    if file:
+        return part, file
+    stem = Path(given).name.split(".")[0]
+    return split or (stem if TEST in stem.lower() else "train"), given
 
 
 def lexical(given: Given, k1: float, b: float) -> Ranker:

@@ -45,9 +45,14 @@ def split_to_label(given: Given) -> str | None:
         return given.split
     if len(splits) == 1:
         return splits[0]
+    if not splits:
+        raise InputError(
+            f"{given.name} has judgements of test queries only: {', '.join(given.splits)}",
+            hint="name others: --qrels train=FILE",
+        )
     raise InputError(
         f"{given.name} has the splits {', '.join(given.splits)}: which may be learnt from?",
-        hint=f"--split {'train' if 'train' in splits else next(iter(given.splits))}",
+        hint=f"--split {'train' if 'train' in splits else splits[0]}",
     )
 
 
@@ -64,19 +69,24 @@ def judgements(given: Given) -> Qrels:
     return given.splits[split]
 
 
-def queries_to_label(given: Given, run: str | None, judged: Ids | None = None) -> Queries:
+def queries_to_label(
+    given: Given, run: str | None, judged: Ids | None = None, *, log: bool = False
+) -> Queries:
     """The queries of the file that was named; else the collection's, or those of the run.
 
-    Where a split was named, those that it has judged. Else all of a file's, and of a collection's
-    all that no test has.
+    Where a split was named, those that it has judged; with `log` also those that no other split
+    has. Else all of a file's, and of a collection's all that no test has.
     """
     import numpy as np
 
     if judged is None and given.split is not None:
         judged = given.judged().queries
+    known = given.queries or (given.collection.queries if given.collection else None)
+    if log and judged is not None and known is not None and len(known):
+        others = _other_splits(given, judged)
+        return known.select(np.flatnonzero(known.ids.positions_in(others) < 0))
     if given.queries is not None:
-        return given.queries if given.split is None else _among(given.queries, judged)
-    known = given.collection.queries if given.collection else None
+        return given.queries if given.split is None else among(given.queries, judged)
     if known is None or not len(known):
         if run is None:
             raise InputError(
@@ -85,12 +95,26 @@ def queries_to_label(given: Given, run: str | None, judged: Ids | None = None) -
             )
         return read_run_file(run, given.skip).queries
     if judged is not None:
-        return _among(known, judged)
+        return among(known, judged)
     split_to_label(given)  # an error where there is a choice
     return known.select(np.flatnonzero(known.ids.positions_in(given.test()) < 0))
 
 
-def _among(queries: Queries, judged: Ids | None) -> Queries:
+def _other_splits(given: Given, judged: Ids) -> Ids:
+    """The queries that only splits beside the one to label have judged, and those of tests."""
+    import numpy as np
+
+    test = given.test()
+    found = test
+    for qrels in (*given.splits.values(), *given.own.values()):
+        found = found.union(qrels.queries)
+    left_out = found.positions_in(judged) < 0
+    if given.split is None or TEST not in given.split.lower():
+        left_out |= found.positions_in(test) >= 0
+    return found.select(np.flatnonzero(left_out))
+
+
+def among(queries: Queries, judged: Ids | None) -> Queries:
     """Those of the queries that were judged."""
     import numpy as np
 
@@ -181,6 +205,8 @@ def end(
     show: int | None,
     json: bool,
     force: bool,
+    *,
+    searched: bool = True,
 ) -> None:
     """Leave out copies, take a sample if one is asked for, write the examples, show them."""
     from tamis.cli.first_stage import describe
@@ -192,13 +218,13 @@ def end(
     made = sample_queries(made, sample, seed=seed) if sample else made
     if (made.queries.ids.positions_in(given.test())[made.query] >= 0).any():
         say("warning: queries of a test split are among them: do not test on those")
-    searched = (
-        f"{describe(bm25(given.index, None))} of {given.index.path.name}" if given.index else ""
-    )
+    found_by = ""
+    if given.index and searched:
+        found_by = f"{describe(bm25(given.index, None))} of {given.index.path.name}"
     told = {
         "collection": Path(given.name).name,
         "split": given.split,
         "sample of queries": sample,
-        "first stage": run or searched,
+        "first stage": run or found_by,
     }
     finish(made, given.documents, output, told, show, json, force)

@@ -11,7 +11,14 @@ import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say
 from tamis.cli.label_inputs import Given, lexical, open_any_ranker, open_given
-from tamis.cli.label_queries import bm25, first_stage, judgements, open_to_label, queries_to_label
+from tamis.cli.label_queries import (
+    among,
+    bm25,
+    first_stage,
+    judgements,
+    open_to_label,
+    queries_to_label,
+)
 from tamis.cli.label_show import Show, finish
 from tamis.cli.rerank_inputs import check_output, score_cache
 from tamis.errors import InputError
@@ -294,7 +301,7 @@ def _candidates(
     """What the first stage finds for the queries that are to be labelled, or a sample of them."""
     import numpy as np
 
-    asked = queries_to_label(given, run, judged)
+    asked = among(queries_to_label(given, run, judged), judged)
     if sample is not None and sample < len(asked):
         drawn = np.random.default_rng(seed).permutation(len(asked))[:sample]
         asked = asked.select(np.sort(drawn))

@@ -122,6 +122,7 @@ def train(
     from tamis.pipeline.library import library
     from tamis.training.loop import Job
     from tamis.training.loop import train as run_training
+    from tamis.training.recipe import BY_HAND
     from tamis.training.validation import Validation, hold_out
 
     if validate and no_validation:
@@ -132,6 +133,11 @@ def train(
     known = given.queries or (given.collection.queries if given.collection else None)
     learn = _with_texts(join_examples([read_examples(each) for each in examples]), known)
     _refuse_nothing(learn)
+    if learn.facts.get("teacher") == base:
+        say(
+            f"warning: {base} is the teacher that made these labels: the paper trains the plain "
+            "base, since a teacher that goes on from its own labels learns little"
+        )
     held: Examples | None = None
     if validate:
         held = _with_texts(read_examples(validate), known)
@@ -140,7 +146,9 @@ def train(
         learn, held = hold_out(learn, chosen.seed)
     if held is None:
         say("note: nothing is held out, so nothing is validated and the last state is kept")
-    validation = Validation.of(held, chosen.measure if _is_class(held) else "") if held else None
+    by_hand = chosen.source_of("measure") == BY_HAND
+    wanted = chosen.measure if held and (by_hand or _is_class(held)) else ""
+    validation = Validation.of(held, wanted) if held else None
     with library(given.documents, _wanted(learn, held)) as books:
         _refuse_absent(learn, held, books)
         job = Job(learn, books, chosen, base, output, validation, threads, random_weights)

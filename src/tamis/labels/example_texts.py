@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
@@ -12,6 +13,9 @@ from tamis.labels.examples import TO_THE_END, Examples
 from tamis.pipeline.library import Library
 from tamis.text.passages import TitleRule, text_of
 from tamis.types import Document, Passage
+
+SOME = 300
+"""How many rows are looked at to know texts again."""
 
 
 def row_texts(
@@ -36,6 +40,14 @@ def row_texts(
         for row, name, number in zip(rows.tolist(), names, numbers, strict=True)
     ]
     return queries, texts
+
+
+def texts_digest(examples: Examples, library: Library) -> str:
+    """What the texts of examples are known by: those of some rows, spread over all of them."""
+    rows = np.unique(np.linspace(0, len(examples) - 1, SOME).astype(np.int64))
+    parts = [part.encode("utf-8", "replace") for some in row_texts(examples, rows, library)
+             for part in some]  # fmt: skip
+    return xxhash.xxh3_128_hexdigest(b"\0".join(parts))
 
 
 def _query(examples: Examples, number: int, found: dict[str, Document]) -> str:

@@ -185,12 +185,14 @@ def sentence_query(
     windows = [each for each in split(document, spec).passages if each.field == "text"]
     fit: list[tuple[Span, Span]] = []
     for start, end in split_sentences(text):
-        if not _is_sensible(text[start:end], LEAST_SENTENCE):
+        sentence = text[start:end]
+        if not _is_sensible(sentence, LEAST_SENTENCE):
             continue
         for window in windows:
             if window.start <= start and end <= window.end:
                 left = text[window.start : start], text[end : window.end]
-                if sum(len(part.split()) for part in left) >= LEAST_LEFT:
+                again = any(sentence in part for part in left)  # it would stay in the answer
+                if sum(len(part.split()) for part in left) >= LEAST_LEFT and not again:
                     fit.append(((start, end), (window.start, window.end)))
                 break
     if not fit:

@@ -158,7 +158,8 @@ def refuse_test(queries: Ids, test: Ids) -> None:
         raise InputError(
             f"{len(among):,} of the {len(queries):,} queries to label {are}, "
             f"such as {queries[int(among[0])]!r}",
-            hint="labels are transferred for training and validation queries only: --split train",
+            hint="labels are transferred for training and validation queries only: choose another "
+            "--split, or judgements of others: --qrels train=FILE",
         )
 
 

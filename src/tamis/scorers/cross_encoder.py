@@ -94,6 +94,8 @@ class CrossEncoder:
     scale: Scale
     threads: int | None = None
     budget: int = BUDGET
+    document_tokens: int | None = None
+    """Where the text alone is cut, before the pair is."""
 
     @classmethod
     def open(
@@ -123,7 +125,8 @@ class CrossEncoder:
         length = max_length or (note.max_length if note else usual)
         check_length(length, model.longest, layout.extra)
         meaning = scale_of(model.outputs, scale or (note.scale if note else None))
-        return cls(model, tokens, layout, length, meaning, threads)
+        documents = note.document_tokens if note else None
+        return cls(model, tokens, layout, length, meaning, threads, document_tokens=documents)
 
     @property
     def outputs(self) -> int:
@@ -143,7 +146,8 @@ class CrossEncoder:
         queries = self.tokens.encode(pairs.queries, room)
         texts = self.tokens.encode(pairs.texts, room)
         index: list[tuple[int, int]] = pairs.index.tolist()
-        kept = [share(queries[q].length, texts[t].length, room) for q, t in index]
+        longest = self.document_tokens or room
+        kept = [share(queries[q].length, min(texts[t].length, longest), room) for q, t in index]
         whole = np.array([queries[q].length + texts[t].length for q, t in index], np.int64)
         lengths = np.array([of_query + of_text for of_query, of_text in kept], np.int64)
 

@@ -35,6 +35,8 @@ class ModelNote:
     max_length: int
     scale: Scale
     outputs: int = 1
+    document_tokens: int | None = None
+    """Where a cross-encoder cuts the text, before the pair is cut."""
     pooling: Pooling | None = None
     template: str | None = None
     words: tuple[str, str] | None = None
@@ -48,6 +50,7 @@ class ModelNote:
 _FORMS: Mapping[str, Callable[[Any], bool]] = {
     "max_length": lambda value: isinstance(value, int) and value > 0,
     "outputs": lambda value: isinstance(value, int) and value > 0,
+    "document_tokens": lambda value: isinstance(value, int) and value > 0,
     "scale": lambda value: value in get_args(Scale),
     "pooling": lambda value: value in get_args(Pooling),
     "base": lambda value: isinstance(value, dict) and set(value) == {"name", "sha256"},

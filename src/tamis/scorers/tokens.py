@@ -98,19 +98,6 @@ class Tokens:
                 found.append(Encoded(np.array(ids[:keep], np.int32), len(ids)))
         return found
 
-    def shorten(self, texts: Sequence[str], keep: int) -> tuple[list[str], list[int]]:
-        """The texts up to the end of their first `keep` tokens, and how many tokens that cuts."""
-        found: list[str] = []
-        cut: list[int] = []
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            some = [clean(text) for text in texts[start : start + TEXTS_AT_ONCE]]
-            encodings = self.backend.encode_batch(some, add_special_tokens=False)
-            for text, encoding in zip(some, encodings, strict=True):
-                ends = encoding.offsets
-                found.append(text if len(ends) <= keep else text[: ends[keep - 1][1]])
-                cut.append(max(0, len(ends) - keep))
-        return found, cut
-
     def pair_layout(self) -> Layout:
         """How the tokenizer joins two texts."""
         encoding = self.backend.encode("a", "a")

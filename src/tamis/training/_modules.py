@@ -48,7 +48,6 @@ class Module(nn.Module):
     def __init__(self, ready: Ready) -> None:
         super().__init__()
         self.note, self.rates, self.head_names = ready.note, ready.rates, ready.head_names
-        self.document_tokens = ready.document_tokens
         self.loaded = replace(ready.loaded, weights={})
         for name, value in ready.loaded.weights.items():
             *path, last = name.split(".")
@@ -121,7 +120,7 @@ class PairModule(Module):
         room = self.note.max_length - self.layout.extra
         found = []
         for query, text in self._encoded(queries, texts, room):
-            longest = min(text.length, self.document_tokens or text.length)
+            longest = min(text.length, self.note.document_tokens or room)
             of_query, of_text = share(query.length, longest, room)
             ids, segments = self.layout.join(query.ids[:of_query], text.ids[:of_text])
             cut = query.length + text.length - of_query - of_text
@@ -133,7 +132,10 @@ class PairModule(Module):
         now, note = replace(self.loaded, weights=self._weights()), self.note
         model = TorchPairs(_bert.build(now), head_of(now))
         tokens = self.loaded.tokens
-        return CrossEncoder(model, tokens, self.layout, note.max_length, note.scale, threads)
+        return CrossEncoder(
+            model, tokens, self.layout, note.max_length, note.scale, threads,
+            document_tokens=note.document_tokens,
+        )  # fmt: skip
 
     def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
         now = self._now()
@@ -160,10 +162,9 @@ class TextModule(Module):
         room = self.note.max_length - self.layout.extra
         found = []
         for query, text in self._encoded(queries, texts, room):
-            longest = min(room, self.document_tokens or room)
-            parts = self._framed(query.ids[:room]), self._framed(text.ids[:longest])
+            parts = self._framed(query.ids[:room]), self._framed(text.ids[:room])
             segments = np.repeat(np.arange(2, dtype=np.int32), [len(part) for part in parts])
-            cut = max(0, query.length - room) + max(0, text.length - longest)
+            cut = max(0, query.length - room) + max(0, text.length - room)
             found.append(Tokenised(np.concatenate(parts), segments, cut))
         return found
 
@@ -208,14 +209,11 @@ class WordModule(Module):
 
     def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
         """The n-th query with the n-th text, as the scorer would read them."""
-        tokens, before = self.loaded.tokens, [0] * len(texts)
-        if self.document_tokens is not None:
-            texts, before = tokens.shorten(texts, self.document_tokens)
         pairs = list(zip(queries, texts, strict=True))
-        ids, cut = self.template.encode(tokens, pairs, self.note.max_length)
+        ids, cut = self.template.encode(self.loaded.tokens, pairs, self.note.max_length)
         return [
-            Tokenised(each, np.zeros_like(each), first + second)
-            for each, first, second in zip(ids, before, cut, strict=True)
+            Tokenised(each, np.zeros_like(each), int(lost))
+            for each, lost in zip(ids, cut, strict=True)
         ]
 
     def scorer(self, *, threads: int | None = None) -> TargetWords:

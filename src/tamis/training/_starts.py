@@ -82,7 +82,6 @@ class Ready:
     note: ModelNote
     rates: Rates
     head_names: frozenset[str]
-    document_tokens: int | None
 
 
 def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Ready:
@@ -103,10 +102,16 @@ def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Re
     names = "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"
     return Ready(
         replace(loaded, config=config, weights=weights),
-        ModelNote("cross-encoder", length, scale_of(count, None), count, base=start.base()),
+        ModelNote(
+            "cross-encoder",
+            length,
+            scale_of(count, None),
+            count,
+            start.document_tokens,
+            base=start.base(),
+        ),
         start.rates(*names),
         head,
-        start.document_tokens,
     )
 
 
@@ -138,7 +143,6 @@ def start_texts(start: Start, max_length: int | None) -> Ready:
         made,
         start.rates(*names),
         frozenset(),
-        start.document_tokens,
     )
 
 
@@ -176,7 +180,7 @@ def start_words(
     )
     loaded, head = _word_weights(start, ids)
     rates = start.rates("dropout_rate", "dropout_rate", "dropout_rate")
-    return Ready(loaded, made, rates, head, start.document_tokens)
+    return Ready(loaded, made, rates, head)
 
 
 @dataclass(frozen=True, eq=False)

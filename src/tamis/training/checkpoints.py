@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from tamis.durable import new_file, new_folder
 from tamis.errors import DamagedError, InputError, OutputError, require
 from tamis.training.trainable import Trainable
@@ -87,9 +89,12 @@ def begin(folder: Path, plan: Mapping[str, Any], *, resume: bool, force: bool) -
     known = _read_json(path)
     changed = [name for name in plan if known.get(name) != json.loads(json.dumps(plan[name]))]
     if changed:
+        name, was, now = changed[0], known.get(changed[0]), plan[changed[0]]
+        if isinstance(was, dict) and isinstance(now, Mapping):  # a recipe: which part of it
+            name = next(each for each in now if was.get(each) != json.loads(json.dumps(now[each])))
+            was, now = was.get(name), now[name]
         raise InputError(
-            f"{folder} was begun with another {changed[0]}: "
-            f"{_short(known.get(changed[0]))}, not {_short(plan[changed[0]])}",
+            f"{folder} was begun with another {name}: {_short(was)}, not {_short(now)}",
             hint="give the same command, or begin anew with --force",
         )
     return True
@@ -99,6 +104,15 @@ def planned(folder: Path) -> dict[str, Any]:
     """The plan of a training that was begun; empty where there is none."""
     path = folder / PLAN
     return _read_json(path) if path.is_file() else {}
+
+
+def digest_of(plan: Mapping[str, Any]) -> str:
+    """What a plan is known by.
+
+    >>> digest_of({"steps": 3}) == digest_of({"steps": 3}) != digest_of({"steps": 4})
+    True
+    """
+    return xxhash.xxh3_128_hexdigest(json.dumps(plan, sort_keys=True).encode())
 
 
 def save(folder: Path, model: Trainable, optimizer: Any, history: History) -> Path:

@@ -23,6 +23,8 @@ from tamis.training.learner import Learner
 from tamis.training.pictures import training_curves
 
 HISTORY, PICTURE = "training.json", "training.svg"
+PLAN = "plan"
+"""What a note calls the digest of the plan of a training."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,18 @@ def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Tr
     return Trained(job.out, history, kept, facts)
 
 
-def finished(out: Path, work: Path) -> Trained | None:
-    """A training that was stopped only when its model had been written; cleaned up now."""
-    if not (work.exists() and (out / HISTORY).is_file()):
-        return None
-    shutil.rmtree(work)
+def is_written(out: Path, work: Path) -> bool:
+    """Whether a training was stopped only when its model had been written: by its plan."""
+    plan = checkpoints.planned(work)
+    note = note_if_any(out) if plan and (out / HISTORY).is_file() else None
+    return note is not None and note.facts.get(PLAN) == checkpoints.digest_of(plan)
+
+
+def cleaned(out: Path, work: Path, learner: Learner) -> Trained:
+    """Such a training, cleaned up."""
+    if learner.accelerator.is_main_process:
+        shutil.rmtree(work)
+    learner.accelerator.wait_for_everyone()
     facts = read_note(out).facts
     kept = int(facts["learnt"]["kept after"])
     return Trained(out, checkpoints.history_in(out / HISTORY), kept, facts)
@@ -80,6 +89,7 @@ def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
         "labels": label_counts(job.examples),
         "examples": {"digest": digest(job.examples), **dict(job.examples.facts)},
         "recipe": job.recipe.record(),
+        PLAN: checkpoints.digest_of(learner.plan()),
         "seed": job.recipe.seed,
         "learnt": {
             **learner.counts,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tamis.errors import TrainingError, require
-from tamis.labels.example_texts import row_texts
+from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
 from tamis.models.bases import find_base, sha256
 from tamis.pipeline.library import Library
@@ -72,8 +72,6 @@ class Learner:
     def of(cls, job: Job, steps: int | None = None) -> Learner:
         """A learner at its first step, of so many or as many as the recipe says."""
         recipe = job.recipe
-        values = targets(job.examples, recipe.loss)
-        found = counts(job.examples, recipe)
         gpu = require("torch").cuda.is_available()
         accelerator = require("accelerate").Accelerator(cpu=not gpu)
         model = open_trainable(
@@ -89,6 +87,7 @@ class Learner:
             random_weights=job.random_weights,
             seed=recipe.seed,
         )
+        values, found = targets(job.examples, recipe.loss), counts(job.examples, recipe)
         accelerator.prepare_model(model, device_placement=True, evaluation_mode=True)
         return cls(
             job,
@@ -122,6 +121,7 @@ class Learner:
             "recipe": job.recipe.record(),
             "steps": self.steps,
             "examples": digest(job.examples),
+            "texts": texts_digest(job.examples, job.library),
             "validation": validation,
             "base": sha256(find_base(job.base)),
             "random weights": job.random_weights,
@@ -207,11 +207,10 @@ class Learner:
         total, cuts = self.accelerator.reduce(both, "sum").tolist()
         return total, int(cuts)
 
-    def check(self, history: History, work: Path) -> None:
+    def check(self, history: History, work: Path, *, validate: bool = True) -> None:
         """Validate the model and keep it; one that gives all texts the same score is refused."""
         began = time.monotonic()
-        watched = self.job.validation is not None or history.step == self.steps
-        value, same = self.alone(self._validated) if watched else (None, False)
+        value, same = self.alone(lambda: self._validated(self.job.validation if validate else None))
         if value is not None:
             history.checks.append(Check(history.step, value))
         if same and history.step:
@@ -219,12 +218,12 @@ class Learner:
         self.keep(history, work)
         history.checked += time.monotonic() - began
 
-    def _validated(self) -> tuple[float | None, bool]:
+    def _validated(self, validation: Validation | None) -> tuple[float | None, bool]:
         """The measure on the validation examples, and whether all their scores are the same.
 
         Without such examples there is no measure, and some that were learnt from are scored.
         """
-        validation, examples = self.job.validation, self.job.examples
+        examples = self.job.examples
         watched = validation.examples if validation else some_of(examples, self.job.recipe.seed)
         scores = self.scores(watched)
         same = collapsed(scores, watched.offsets)

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from tamis.durable import duration, new_file
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
 from tamis.labels.examples import Examples, digest
+from tamis.models.bases import find_base, sha256
 from tamis.models.folder import open_scorer
 from tamis.pipeline.library import Documents, library
 from tamis.pipeline.rerank import rerank
@@ -30,6 +32,8 @@ from tamis.training.pictures import Curve, learning_curves
 from tamis.training.recipe import Recipe
 from tamis.training.validation import Validation, hold_out
 from tamis.types import Ids, Qrels, Run
+
+PICTURE = "curves.svg"
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,8 @@ def curves(
 ) -> Curves:
     """Train from every start on samples of every size, and test each model on other queries.
 
-    A size of 0 tests a start as it is, if it can rank already. The cells are in `work`.
+    A size of 0 tests a start as it is, if it can rank already. The cells are in `work`, and so is
+    the figure, `curves.svg`.
     """
     _refuse_leak(examples, test)
     for name in starts:
@@ -132,7 +137,7 @@ def curves(
         for size in sorted(sizes)
         for name in starts
         for sample in range(samples if size else 1)
-        if size or note_if_any(Path(starts[name].base)) is not None
+        if size or _ranks_already(starts[name])
     ]
     cells: list[Cell] = []
     with library(documents, examples.docs.union(test.run.docs)) as books:
@@ -148,7 +153,15 @@ def curves(
                 said(f"{test.measure} {cell.value:.4f}, {duration(cell.seconds)}")
             cells.append(Cell(**json.loads(path.read_text("utf-8"))))
     value = evaluate(test.qrels, {"run": _first(test)}, [test.measure]).mean("run", test.measure)
-    return Curves(tuple(cells), value, test.measure)
+    found = Curves(tuple(cells), value, test.measure)
+    if any(cell.size for cell in cells):
+        with new_file(work / PICTURE, force=True) as part:
+            part.write_text(found.picture(), "utf-8")
+    return found
+
+
+def _ranks_already(start: Start) -> bool:
+    return not start.random_weights and note_if_any(find_base(start.base)) is not None
 
 
 def _cell(
@@ -162,7 +175,7 @@ def _cell(
 ) -> Cell:
     """Train one model and test it; nothing of it is kept but the value."""
     began = time.monotonic()
-    folder = Path(job.base)
+    folder = find_base(job.base)
     if size:
         resumed = work_folder(job.out).exists()
         folder = train(job, resume=resumed, force=True, said=said).folder
@@ -228,11 +241,23 @@ def _setting(
     starts: Mapping[str, Start], examples: Examples, recipe: Recipe, test: HeldOut
 ) -> dict[str, Any]:
     return {
-        "starts": {name: [str(s.base), s.random_weights] for name, s in starts.items()},
+        "starts": {
+            name: [sha256(find_base(start.base)), start.random_weights]
+            for name, start in starts.items()
+        },
         "examples": digest(examples),
         "recipe": recipe.record(),
-        "test": [len(test.run), len(test.qrels), test.measure, test.depth],
+        "test": [_digest(test), test.measure, test.depth],
     }
+
+
+def _digest(test: HeldOut) -> str:
+    """What candidates, questions and judgements are known by."""
+    found = xxhash.xxh3_128(test.run.offsets.tobytes())
+    names = (*test.run, *(test.run.queries.texts or ()), *test.run.docs.take(test.run.doc))
+    judged = (f"{query} {sorted(test.qrels[query].items())}" for query in test.qrels)
+    found.update("\0".join((*names, *judged)).encode("utf-8", "replace"))
+    return found.hexdigest()
 
 
 def _same_setting(work: Path, setting: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tamis.durable import Progress
 from tamis.errors import OutputError
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
-from tamis.training.finishing import Trained, finish, finished
+from tamis.training.finishing import Trained, cleaned, finish, is_written
 from tamis.training.learner import Job, Learner
 from tamis.training.pace import Pace
 
@@ -39,11 +39,14 @@ def train(
     that was stopped; `force` replaces a model that is there.
     """
     work = checkpoints.work_folder(job.out)
-    if resume and (done := finished(job.out, work)):
-        return done
-    if job.out.exists() and not force:
+    written = resume and is_written(job.out, work)
+    if not job.out.absolute().parent.is_dir():
+        raise OutputError(f"there is no folder to write {job.out} in", hint="make it first")
+    if job.out.exists() and not force and not written:
         raise OutputError(f"{job.out} exists already", hint="choose another name, or give --force")
     known = checkpoints.planned(work) if resume else {}
+    if resume and not known:
+        said(f"note: nothing to go on with: there is no {work}; beginning anew")
     learner = Learner.of(job, known.get("steps"))
     pace = Pace.of(learner)
     if max_time is not None and not known:
@@ -51,6 +54,8 @@ def train(
     going_on = learner.alone(
         lambda: checkpoints.begin(work, learner.plan(), resume=resume, force=force)
     )
+    if written:
+        return cleaned(job.out, work, learner)
     history = learner.restored(work) if going_on else History()
     said(pace.told(learner, history.step))
     if history.step == 0 and not history.checks:
@@ -67,6 +72,6 @@ def train(
                 learner.check(history, work)
                 kept = time.monotonic()
             elif learner.alone(partial(bool, late)):
-                learner.keep(history, work)
+                learner.check(history, work, validate=False)
                 kept = time.monotonic()
     return finish(learner, history, work, force=force)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_type_hints
 
 from tamis.errors import InputError
+from tamis.evaluation import parse_measure
 from tamis.training.settings import WORD_PAIRS, read_setting, unknown_name
 from tamis.types.pipeline import Scale
 
@@ -30,6 +31,10 @@ Sampler = Literal["points", "balanced", "pairs", "lists"]
 POINTWISE: tuple[Loss, ...] = ("softmax", "bce", "target-words", "squared")
 """The losses of one row; the others compare the rows of a group."""
 
+BY_HAND = "set by hand"
+MARGINS: tuple[Loss, ...] = ("margin", "listwise-hinge")
+"""The losses that have a margin."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -42,8 +47,8 @@ class Recipe:
     >>> one = Recipe("mine", epochs=1, batch=32, accumulation=8)
     >>> one.units_a_step, one.source_of("rate")
     (256, 'ours: the default')
-    >>> one.changed({"rate": "1e-4", "words": "antonyms"}).words
-    ('hot', 'cold')
+    >>> one.changed({"rate": "1e-4", "batch": "16"}).batch
+    16
     """
 
     name: str
@@ -94,7 +99,7 @@ class Recipe:
     target words: whether two fresh rows take the place of the words' own."""
     keep: Literal["best", "last"] = "best"
     validate_every: int | None = None
-    """In steps; None is once an epoch."""
+    """In steps; None is once an epoch, and five times in all at least."""
     patience: int | None = None
     """How many validations in a row may bring nothing before training ends; None is any number."""
     measure: str = "RR@10"
@@ -149,7 +154,9 @@ class Recipe:
     def changed(self, settings: Mapping[str, str]) -> Recipe:
         """The same with some fields read from text; `none` empties a field.
 
-        Steps take the place of epochs and epochs that of steps; epochs that are set do not fall.
+        Steps take the place of epochs and epochs that of steps; epochs that are set do not fall. A
+        margin goes with a loss that has none, and so does where documents are cut with another
+        scorer.
         """
         known = get_type_hints(Recipe)
         values: dict[str, Any] = {}
@@ -157,11 +164,17 @@ class Recipe:
             if name not in SETTABLE:
                 raise unknown_name(name, SETTABLE, "setting")
             values[name] = read_setting(name, text, known[name], getattr(self, name))
+        if values.get("loss", self.loss) not in MARGINS:
+            values = {"margin": None} | values
+        if values.get("scorer", self.scorer) != "cross-encoder":
+            values = {"document_tokens": None} | values
         if values.get("steps") is not None:
             values = {"epochs": None, "epoch_rule": "fixed"} | values
         elif values.get("epochs") is not None:
             values = {"steps": None, "epoch_rule": "fixed"} | values
-        said = dict.fromkeys(values, "set by hand")
+        if "measure" in values:
+            values["measure"] = str(parse_measure(values["measure"]))
+        said = dict.fromkeys(settings, BY_HAND)
         return replace(self, **values, sources={**self.sources, **said})
 
     def record(self) -> dict[str, Any]:
@@ -243,6 +256,21 @@ def _contradictions(recipe: Recipe) -> Iterable[tuple[bool, str, str]]:
         recipe.word_loss == "vocabulary" and loss != "target-words",
         f"the loss {loss!r} does not look at the whole vocabulary",
         "set word_loss=words",
+    )
+    yield (
+        recipe.margin is not None and loss not in MARGINS,
+        f"the loss {loss!r} has no margin",
+        f"leave margin out, or set loss to {' or '.join(MARGINS)}",
+    )
+    yield (
+        recipe.document_tokens is not None and recipe.scorer != "cross-encoder",
+        f"document_tokens is for cross-encoders, not for a {recipe.scorer}",
+        "set max_length",
+    )
+    yield (
+        not words and recipe.words != WORD_PAIRS["baseline"],
+        f"a {recipe.scorer} has no target words",
+        "leave words out",
     )
     vectors = recipe.scorer == "bi-encoder"
     yield (

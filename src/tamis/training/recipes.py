@@ -41,7 +41,10 @@ MONOT5 = Recipe.of(
     steps=(100_000, "Nogueira, section 3.2"),
     optimizer=("adafactor", "ours: T5's own; the paper names none"),
     rate=(1e-3, "Nogueira, section 3.2, constant"),
+    schedule=("constant", "Nogueira, section 3.2"),
     clip=NO_CLIP,
+    max_length=(512, "Nogueira, section 3.2"),
+    words=(WORD_PAIRS["baseline"], "Nogueira, section 2"),
     keep=("last", "Nogueira, section 3.2: the final checkpoint"),
     validate_every=(5_000, "ours: twenty points of a curve"),
 )
@@ -54,7 +57,7 @@ FEW_T5 = MONOT5.but(
     steps=(None, "Nogueira, section 4.2 counts epochs"),
     rate=(1e-3, "Nogueira, section 4.2"),
     keep=LAST,
-    validate_every=(None, "ours: after each of the three epochs"),
+    validate_every=(None, "ours: five times"),
 )
 FEW_BERT = Recipe.of(
     "few-bert",
@@ -64,7 +67,8 @@ FEW_BERT = Recipe.of(
     samples=(2_000, "Nogueira, section 4.2: 1,000 + 1,000; 20,000 is its other size"),
     batch=(32, "Nogueira, section 4.2"),
     epochs=(3, "Nogueira, section 4.2"),
-    rate=(1e-6, "Nogueira, section 4.2, without warm-up"),
+    rate=(1e-6, "Nogueira, section 4.2"),
+    warmup=(0.0, "Nogueira, section 4.2: none"),
     keep=LAST,
 )
 FEW_BERT_TUNED = FEW_BERT.but(
@@ -81,6 +85,7 @@ MONOBERT = Recipe.of(
     batch=(16, "Mokrii, section 4; pairs, as its toolkit counts them"),
     epochs=(32, "Mokrii, section 4: 32 epochs for 32 queries"),
     epoch_rule=("falling", "ours: the paper lets them fall and does not say how"),
+    optimizer=("adamw", "Mokrii, section 4"),
     rate=(2e-5, "Mokrii, section 4"),
     head_rate=(2e-4, "Mokrii, section 4"),
     decay=(1e-7, "Mokrii, section 4"),
@@ -97,6 +102,7 @@ INFUSE_SCORES = Recipe.of(
     batch=(32, "Yadav, section 3.2"),
     accumulation=(8, "Yadav, section 3.2; 256 rows a step, as transformers counts"),
     epochs=(3, "Yadav, section 3.2, first step"),
+    rate=(2e-5, "ours: the paper names none; BERT's authors' middle one"),
     schedule=("linear", "ours: as transformers trains by default"),
     max_length=(128, "Yadav, section 3.2"),
     keep=LAST,

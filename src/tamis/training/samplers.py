@@ -11,7 +11,8 @@ remembered between epochs, so a training goes on from wherever it stopped.
   at least one. Rows that have scores in place of classes need no positive, only another row.
 
 Negatives are the rows with the role negative or pool. One whose text is also a positive of its
-group is never drawn. A group that cannot give a pair or a list is skipped; `counts` says how many.
+query is never drawn, even where the two came from different examples. A group that cannot give a
+pair or a list is skipped; `counts` says how many.
 """
 
 from __future__ import annotations
@@ -193,9 +194,12 @@ def _check(seen: _Seen, examples: Examples, recipe: Recipe) -> None:
 
 
 def _contradicted(examples: Examples) -> NDArray[np.bool_]:
-    """Which rows are a negative whose text is a positive of the same group."""
-    positive = examples.is_role("positive")
-    place = examples.group.astype(np.int64) << 32 | examples.doc
+    """Which rows are a negative whose text is a positive of the same query, or of the same group
+    where values are scores: another group may well score it.
+    """
+    positive, named = examples.is_role("positive"), examples.kind == KINDS.index("class")
+    whose = np.where(named, examples.query, len(examples.queries) + examples.group)
+    place = whose.astype(np.int64) << 32 | examples.doc
     near = np.flatnonzero(np.isin(place, place[positive]))
     span = examples.start.astype(np.int64) << 32 | (examples.end & np.int64(0xFFFFFFFF))
     same = np.unique(np.stack([place[near], span[near]]), axis=1, return_inverse=True)[1].ravel()

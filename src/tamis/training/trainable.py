@@ -102,8 +102,11 @@ def open_trainable(
     require("torch")
     if dropout is not None and not 0 <= dropout < 1:
         raise InputError(f"cannot drop a share of {dropout}", hint="say 0 to less than 1")
-    if document_tokens is not None and document_tokens < 1:
-        raise InputError(f"cannot cut documents at {document_tokens} tokens", hint="say 1 or more")
+    if document_tokens is not None and (document_tokens < 1 or scorer != "cross-encoder"):
+        raise InputError(
+            f"cannot cut the documents of a {scorer} at {document_tokens} tokens",
+            hint="say 1 or more, and only for a cross-encoder",
+        )
     loaded = load(find_base(base))
     start = Start(loaded, dropout, document_tokens, fresh_head, random_weights, seed)
     from tamis.training._modules import PairModule, TextModule, WordModule

@@ -21,6 +21,8 @@ FEWEST = 20
 """With fewer queries none is held out."""
 LISTED = 20
 """How many texts of a query held out are ranked: the positives, and others drawn once."""
+WATCHED = 8
+"""So many texts of so many queries show whether a model gives all of them the same score."""
 HIGHEST = 5
 """The highest grade that a score is turned into."""
 
@@ -70,17 +72,17 @@ def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples | None]:
 
 def some_of(examples: Examples, seed: int) -> Examples:
     """Some rows of some groups, to look at what a model makes of them."""
-    some = examples.select(examples.group < FEWEST)
-    return some.select(_listed(some, seed))
+    some = examples.select(examples.group < WATCHED)
+    return some.select(_listed(some, seed, WATCHED))
 
 
-def _listed(examples: Examples, seed: int) -> NDArray[np.bool_]:
+def _listed(examples: Examples, seed: int, most: int = LISTED) -> NDArray[np.bool_]:
     """Which rows are ranked: of every group the positives first, then others at random."""
     drawn = np.random.default_rng(seed).random(len(examples)) - examples.is_role("positive")
     order = np.lexsort((drawn, examples.group))
     kept = np.zeros(len(examples), bool)
     place = np.arange(len(examples)) - examples.offsets[examples.group]
-    kept[order[place < LISTED]] = True
+    kept[order[place < most]] = True
     return kept
 
 

@@ -13,7 +13,10 @@ WINDOW = 50
 WORSE = 2.0
 """How many times the first losses the last may be, plus `SLACK`."""
 SLACK = 0.1
-"""Of fewer steps, whose averages say less, twice the one and ten times the other are borne."""
+FEWER = (3.0, 0.5)
+"""The same of fewer steps, whose averages say less."""
+LEARNT = 0.5
+"""What had once fallen to this share of the first losses has diverged where it is above them."""
 SMALLEST = 5
 SAME = 1e-6
 """Scores of a query that differ by less, relative to their size, are the same."""
@@ -28,6 +31,8 @@ def trouble_in(losses: Sequence[float]) -> str:
     'the loss rises: 4.000 over the last 50 steps, 0.500 over the first'
     >>> trouble_in([0.5] * 20 + [1e6] * 20)
     'the loss rises: 1000000.000 over the last 10 steps, 0.500 over the first'
+    >>> trouble_in([0.7] * 50 + [0.05] * 300 + [1.4] * 50)
+    'the loss rises: 1.400 over the last 50 steps, 0.700 over the first, once 0.050'
     >>> trouble_in([0.5] * 100)
     ''
     """
@@ -39,10 +44,15 @@ def trouble_in(losses: Sequence[float]) -> str:
     if size < SMALLEST:
         return ""
     first, last = (float(np.mean(part)) for part in (losses[:size], losses[-size:]))
-    worse, slack = (WORSE, SLACK) if size == WINDOW else (2 * WORSE, 10 * SLACK)
+    told = f"the loss rises: {last:.3f} over the last {size} steps, {first:.3f} over the first"
+    worse, slack = (WORSE, SLACK) if size == WINDOW else FEWER
     if last > worse * first + slack:
-        now = f"{last:.3f} over the last {size} steps"
-        return f"the loss rises: {now}, {first:.3f} over the first"
+        return told
+    if size == WINDOW and last > first + SLACK:
+        sums = np.cumsum([0.0, *losses])
+        lowest = float((sums[size:] - sums[:-size]).min()) / size
+        if lowest < LEARNT * first:
+            return f"{told}, once {lowest:.3f}"
     return ""
 
 
