@@ -15,15 +15,18 @@ from tamis import durable
 from tamis.cli.app import run
 from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
+from tamis.fit import finding, learning, making
+from tamis.fit.calibrate import Calibration
 from tamis.fit.guard import choose, settled
 from tamis.fit.job import Request, fit
 from tamis.fit.look import parted
-from tamis.fit.making import POINTS
+from tamis.fit.making import POINTS, Making
 from tamis.fit.options import features, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
 from tamis.fit.sieve import Sieve, open_sieve
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
+from tamis.search.tune import tune
 from tamis.types import Ids, Pairs, Qrels, Queries, Query, Run, Scores
 from tamis.types.pipeline import Scale
 
@@ -96,6 +99,7 @@ def test_a_teacher_and_word_vectors_make_more_models(
 ) -> None:
     folder = collection(tmp_path / "docs", train=60)
     monkeypatch.setattr("tamis.fit.making.MANY", 50)
+    monkeypatch.setattr("tamis.fit.plan.PSEUDO", 60)
     vectors = tmp_path / "vectors.txt"
     rows = [f"{word} {number} {number**2 % 7} 1" for number, word in enumerate(THINGS)]
     vectors.write_text("\n".join(rows) + "\n")
@@ -105,7 +109,7 @@ def test_a_teacher_and_word_vectors_make_more_models(
     plan, sieve = fit(asked)
     assert sieve is not None and plan.has("distilled") and plan.has("infused")
     names = {row["name"] for row in sieve.note["candidates"]}
-    assert {"distilled", "infused", "cross-encoder"} <= names
+    assert {"distilled", "infused", "cross-encoder", "pseudo-labelled"} <= names
     assert [count for count, _ in sieve.note["learning curve"]] == [0, 10, 20, 40]
 
 
@@ -251,6 +255,127 @@ def test_another_request_does_not_go_on(tmp_path: Path, monkeypatch: pytest.Monk
         fit(request(folder, tmp_path / "s", None))
     with pytest.raises(OutputError, match=r"begun with measure 'RR@10', not 'AP'"):
         fit(request(folder, tmp_path / "s", None, measure="AP"), resume=True)
+    test = str(folder / "qrels" / "test.tsv")
+    for other in ({"seed": 1}, {"depth": 9}, {"qrels": {"test": test}}, {"on_error": "skip"}):
+        with pytest.raises(OutputError, match="was begun with"):
+            fit(request(folder, tmp_path / "s", None, **other), resume=True)
+
+
+def test_files_that_change_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = collection(tmp_path / "docs")
+    run, judged = tmp_path / "own.trec", tmp_path / "own.tsv"
+    run.write_text("q030 Q0 d01 1 1 x\n")
+    judged.write_text("q030 0 d01 1\n")
+    given: dict[str, Any] = {"candidates": run, "qrels": {"test": str(judged)}}
+    with monkeypatch.context() as patch:
+        patch.setattr("tamis.fit.job.finding.find", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            fit(request(folder, tmp_path / "s", None, **given))
+    for file in (run, judged):
+        before = file.read_text()
+        file.write_text(before + before.replace("d01", "d02"))
+        with pytest.raises(OutputError, match="begun with other files"):
+            fit(request(folder, tmp_path / "s", None, **given), resume=True)
+
+
+def test_more_time_does_not_change_what_is_learnt_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs", train=39)
+    monkeypatch.setattr("tamis.fit.job.LEARNT", 20)
+    with monkeypatch.context() as patch:
+        patch.setattr("tamis.fit.job.finding.find", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            fit(request(folder, tmp_path / "s", None, max_time=1800.0))
+    _, sieve = fit(request(folder, tmp_path / "s", None, max_time=3600.0), resume=True)
+    assert sieve is not None and sieve.note["look"]["judged, to learn and choose on"] == 20
+
+
+def test_nothing_leaks(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models do not learn from what they are compared on; nothing but the test sees the test."""
+    folder = collection(tmp_path / "docs", train=60)
+    learnt: dict[str, set[str]] = {}
+    held: dict[str, set[str]] = {}
+    calibrated: list[int] = []
+    asked: list[set[str]] = []
+    real, tried, tuning, fitted = learning.trained, Making.tried, tune, Calibration.fit
+
+    def trained(name: str, examples: Any, *rest: Any) -> Path:
+        learnt[name] = {examples.queries.ids[n] for n in set(examples.query.tolist())}
+        return real(name, examples, *rest)
+
+    def seen(self: Making, turn: Any, models: Any) -> Any:
+        held[turn.name] = set(turn.held)
+        return tried(self, turn, models)
+
+    def tuned(index: Any, queries: Queries, qrels: Qrels, *rest: Any, **named: Any) -> Any:
+        asked.append({*queries.ids, *qrels.queries})
+        return tuning(index, queries, qrels, *rest, **named)
+
+    def calibration(rows: Any, labels: Any, query: Any, **named: Any) -> Any:
+        calibrated.append(len(set(query.tolist())))
+        return fitted(rows, labels, query, **named)
+
+    monkeypatch.setattr(making, "trained", trained)
+    monkeypatch.setattr(Making, "tried", seen)
+    monkeypatch.setattr(finding, "tune", tuned)
+    monkeypatch.setattr(Calibration, "fit", calibration)
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None
+    train = {f"q{n:03}" for n in range(60)}
+    assert set().union(*held.values()) == train and len(held) == 3
+    for name, part in held.items():
+        assert learnt[f"tuned {name}"] == train - part
+    assert learnt["tuned all"] == train
+    assert all(names <= train for names in asked) and asked
+    assert calibrated in ([], [60])  # where a model was chosen
+
+
+def test_what_the_test_decides_is_handed_over(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs")
+
+    def failing(choice: Any, tested: Any, **named: Any) -> Any:
+        return replace(settled(choice, tested, **named), name="BM25")
+
+    monkeypatch.setattr("tamis.fit.choosing.settled", failing)
+    monkeypatch.setattr(
+        "tamis.fit.choosing.choose",
+        lambda *given, **named: replace(choose(*given, **named), chosen="tuned"),
+    )
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and sieve.note["chosen"] == "BM25"
+    assert not sieve.pipeline.model and not (sieve.path / "model").exists()
+
+
+def test_a_first_stage_of_ones_own_that_loses_is_not_handed_over(tmp_path: Path) -> None:
+    folder, bad = collection(tmp_path / "docs"), tmp_path / "bad.trec"
+    lines = [f"q{n:03} Q0 d{(n + k) % 42:02} {k} {9 - k} x" for n in range(46) for k in range(1, 9)]
+    bad.write_text("\n".join([*lines, "q001 Q0 gone 9 9 x"]))
+    said: list[str] = []
+    _, sieve = fit(request(folder, tmp_path / "s", None, candidates=bad), said=said.append)
+    assert sieve is not None and sieve.note["chosen"] == "BM25"
+    assert any("1 of 369 candidates" in words for words in said)
+    bad.write_text("q001 Q0 gone 9 9 x\n")
+    with pytest.raises(InputError, match="no document of this collection"):
+        fit(request(folder, tmp_path / "t", None, candidates=bad))
+
+
+def test_queries_that_are_all_alike(tmp_path: Path, base: Path) -> None:
+    folder = collection(tmp_path / "docs", train=45, test=0)
+    rows = [{"_id": f"q{n:03}", "text": f"how do I sort the grain with drum net sieve fish {n}"}
+            for n in range(45)]  # fmt: skip
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None
+    assert (sieve.note["verified"], sieve.note["chosen"]) == ("no", "start .50 + BM25")
+
+
+def test_a_sieve_does_not_lie_among_its_documents(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "docs")
+    with pytest.raises(OutputError, match="lies among the documents"):
+        fit(request(folder, folder / "my.sieve", None))
 
 
 def test_going_on_keeps_what_is_there_and_sees_what_changed(
@@ -268,7 +393,7 @@ def test_going_on_keeps_what_is_there_and_sees_what_changed(
     assert sorted(path.name for path in (tmp_path / "s.fitting").iterdir()) == left
     with (folder / "corpus.jsonl").open("a") as file:
         file.write('\n{"_id": "new", "text": "sieve"}')
-    with pytest.raises(OutputError, match="begun with other the files of the collection"):
+    with pytest.raises(OutputError, match="begun with other files"):
         fit(asked, resume=True)
     _, sieve = fit(request(folder, tmp_path / "s", base, max_time=50.0), force=True)
     assert sieve is not None and "new" in sieve.index
@@ -278,12 +403,17 @@ def test_a_wrong_name_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no file or folder"):
         fit(request(tmp_path / "nowhere", tmp_path / "s", None))
     folder = collection(tmp_path / "docs")
-    for wrong in ({"candidates": tmp_path / "no.run"}, {"vectors": "no.vec"}, {"teacher": "no/m"}):
+    (tmp_path / "others.trec").write_text("other Q0 d01 1 1 x\n")
+    none: dict[str, Any] = {"base": None}
+    for wrong in (
+        {"candidates": tmp_path / "no.run"}, {"candidates": tmp_path / "others.trec"},
+        {"vectors": "no.vec"}, {"teacher": "no/m"}, {"base": "no/m"}, {"base": tmp_path},
+    ):  # fmt: skip
         with pytest.raises(InputError):
-            fit(request(folder, tmp_path / "s", None, **wrong), dry_run=True)
+            fit(request(folder, tmp_path / "s", **(none | wrong)), dry_run=True)
         with pytest.raises(InputError):
-            fit(request(folder, tmp_path / "s", None, **wrong))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs"]
+            fit(request(folder, tmp_path / "s", **(none | wrong)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "others.trec"]
 
 
 def test_nothing_but_a_sieve_is_replaced(tmp_path: Path) -> None:
@@ -351,6 +481,27 @@ def test_parts_keep_given_splits_and_leak_nothing() -> None:
              "test": everything.select(Ids.of(f"q{n:03}" for n in range(40, 90)))}  # fmt: skip
     parts = parted(log, given, Ids.of(["d1"]))
     assert (len(parts.learn), len(parts.test), parts.given) == (40, 50, True)
+
+
+def test_copies_of_test_queries_are_not_learnt_from() -> None:
+    texts = {"q1": "How do I clean a drum sieve?", "q2": "how do I clean a drum sieve",
+             "q3": "what is a net", "q4": "How do I clean a drum sieve"}  # fmt: skip
+    queries = Queries.of([Query(name, text) for name, text in texts.items()])
+    judged = {"train": Qrels.from_dict({name: {"d1": 1} for name in ("q1", "q3")}),
+              "test": Qrels.from_dict({"q2": {"d1": 1}})}  # fmt: skip
+    parts = parted(queries, judged, Ids.of(["d1"]))
+    assert list(parts.learn.queries) == ["q3"] and list(parts.log.ids) == ["q3"]
+    assert parts.left_out == {"queries nearly the same as a test query": 2}
+
+
+def test_judgements_of_several_splits_add_up_and_missing_answers_are_no_refusal() -> None:
+    queries = Queries.of([Query(f"q{n}", f"number {n}") for n in range(3)])
+    judged = {"dev": Qrels.from_dict({"q0": {"d1": 1}, "q1": {"d9": 1, "d1": 0}}),
+              "train": Qrels.from_dict({"q0": {"d2": 1, "d1": 0}, "q2": {"d1": 0}})}  # fmt: skip
+    parts = parted(queries, judged, Ids.of(["d1", "d2"]))
+    assert parts.learn["q0"] == {"d1": 1, "d2": 1}
+    assert list(parts.unanswered[0].ids) == ["q2"]
+    assert parts.left_out["judged queries whose answers are not there"] == 1
 
 
 def test_a_plan_fits_the_time() -> None:

@@ -87,8 +87,17 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
     """
     if not qrels:
         return None
-    named = [given.partition("=") for given in qrels]
-    return {split if file else "test": file or split for split, _, file in named}
+    found: dict[str, str] = {}
+    for given in qrels:
+        split, _, file = given.partition("=")
+        name = split if file else "test"
+        if name in found:
+            raise InputError(
+                f"there are two files of judgements for the split {name!r}",
+                hint=f"name one otherwise: --qrels other={file or split}",
+            )
+        found[name] = file or split
+    return found
 
 
 def say(words: str) -> None:

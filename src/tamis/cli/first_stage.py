@@ -30,7 +30,7 @@ from tamis.cli.dense import (
     open_encoder,
     search_saying,
 )
-from tamis.cli.sieves import is_sieve, opened_sieve, show_sieve_hits
+from tamis.cli.sieves import is_sieve, opened_sieve, say_what_was_tested, show_sieve_hits
 
 if TYPE_CHECKING:
     from tamis.search import Index
@@ -215,6 +215,7 @@ def search(
         if output is None:
             show_sieve_hits(sieve, queries, top or 10, json)
             return
+        say_what_was_tested(sieve)
         _search_all(sieve.source, queries, output, top, search_field, pass_on, on_error, force)
         return
     opened = Index.open(folder)

@@ -107,6 +107,8 @@ def show_plan(fitting: Fitting, plan: Plan) -> None:
     from tamis.fit.outcome import base_name, look
 
     for name, value in look(fitting).items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{what} {count:,}" for what, count in value.items())
         say(f"  {name}: {value:,}" if isinstance(value, int) else f"  {name}: {value}")
     say(f"  base: {base_name(fitting)}")
     say("plan:")
@@ -124,19 +126,24 @@ def show_sieve(sieve: Sieve) -> None:
         "handed over": note["chosen"],
         "verified": f"{note['verified']}: {note['why']}",
     }
-    for each in (note.get("guard") or {}).get("verdict", {}).get("against", ()):
-        told[f"against {each['name']}"] = _against(each)
+    guard = note.get("guard") or {}
+    tested = (guard.get("choice") or {}).get("chosen", note["chosen"])
+    whose = "" if tested == note["chosen"] else f"{tested}, which failed, "
+    for each in guard.get("verdict", {}).get("against", ()):
+        told[f"{whose}against {each['name']}"] = _against(each)
     if note.get("threshold on test queries"):
         found = note["threshold on test queries"]
-        shown = [f"{name} {found[name]:.2f}" for name in ("precision", "recall") if found[name]]
+        shown = [f"{name} {found[name]:.2f}" for name in ("precision", "recall")
+                 if found[name] is not None]  # fmt: skip
         if shown:
             told["threshold for an answer"] = ", ".join(shown)
     show_facts(told)
     if note["verified"] == "no":
         queries = "" if sieve.queries else " QUERIES"
         say(f"50 judged test queries would tell: tamis judge {sieve.path}{queries}")
-    if not sieve.is_own:
+    if not sieve.is_own and sieve.pipeline.model:
         say(f"tested on your candidates: tamis rerank RUN -c COLLECTION --model {sieve.path}")
+    if not sieve.is_own:
         say("note: tamis search finds with BM25 in place of your own first stage: not tested")
     say(f"report: {sieve.path / 'report.html'}")
     say(f'next: tamis search {sieve.path} "some words"')

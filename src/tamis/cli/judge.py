@@ -363,4 +363,5 @@ def _summary(
     else:
         say("all that was pooled is judged")
     say(f"measure: tamis evaluate {path} RUN")
-    say(f"learn:   tamis fit COLLECTION --qrels {path} -o SIEVE")
+    asked = f" --queries {arguments[1]}" if len(arguments) > 1 else ""
+    say(f"learn and test: tamis fit COLLECTION --qrels judged={path}{asked} -o SIEVE")

@@ -37,7 +37,17 @@ def stage_of_sieve(folder: str) -> tuple[Pipeline, str]:
             f"{folder} ranks by {sieve.note['chosen']} alone: it has no model",
             hint="there is nothing to re-rank with",
         )
+    if not sieve.verified:
+        say(f"note: verified: no ({sieve.note['why']})")
     return sieve.pipeline, str(sieve.path / "model")
+
+
+def say_what_was_tested(sieve: Sieve) -> None:
+    """Say so where what a sieve does here was not tested."""
+    if not sieve.verified:
+        say(f"note: verified: no ({sieve.note['why']})")
+    elif not sieve.is_own:
+        say("note: found by BM25 in place of your own first stage, which was tested")
 
 
 def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:
@@ -45,8 +55,7 @@ def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:
     from tamis.cli.hits import show_hits
 
     calibration = sieve.calibration
-    if not sieve.is_own:
-        say("note: found by BM25 in place of your own first stage, which was tested")
+    say_what_was_tested(sieve)
     threshold = None if calibration is None else calibration.threshold
     show_hits(
         sieve.index, sieve.source, words, top, json,

@@ -2,8 +2,8 @@
 
 Scores of a fused ranking are put on one scale within each query, so they say which document is
 better and not whether it is good. Calibration takes what can be compared between queries, a few
-raw features a row (the model's score, the first stage's score, the length of the query), and fits
-a logistic regression to judgements. The threshold is for the document that stands first.
+raw features a row (the model's score and, where it can be compared too, the first stage's), and
+fits a logistic regression to judgements. The threshold is for the document that stands first.
 """
 
 from __future__ import annotations

@@ -58,8 +58,13 @@ def choose_model(fitting: Fitting, plan: Plan, found: Found) -> Chosen:
         scored = {name: test for name, (_, test) in found.others.items()}
         runs = {way.name: ranked(way, found.test, scored) for way in everything}
         way = next(way for way in everything if way.model is None)
-        return Chosen(way, None, tuple(everything), runs)
-    if len(fitting.parts.learn) < LEAST_QUERIES:
+        decided = None
+        if len(fitting.parts.test) >= LEAST_QUERIES:
+            first = Choice(way.name, way.name, BM25, BM25, 0, ())
+            decided = settled(first, tested(making, runs), seed=fitting.request.seed)
+            way = next(each for each in everything if each.name == decided.name)
+        return Chosen(way, None, tuple(everything), runs, settled=decided)
+    if len(fitting.parts.learn) < LEAST_QUERIES or not making.rounds:
         return _by_rule(making)
     return _by_judgements(making)
 
@@ -100,7 +105,7 @@ def _by_judgements(making: Making) -> Chosen:
     choice = choose(options, held, start=START, baseline=BM25, seed=request.seed)
     chosen, decided = by_name[choice.chosen], None
     runs = making.test_runs(models, everything, chosen)
-    if len(parts.test):
+    if len(parts.test) >= LEAST_QUERIES:
         decided = settled(choice, tested(making, runs), seed=request.seed)
         chosen = by_name[decided.name]
     unanswered = making.unanswered(chosen, models)
@@ -110,7 +115,7 @@ def _by_judgements(making: Making) -> Chosen:
         both = (runs[chosen.name], parts.test), (unanswered[1], NONE)
         answers = calibration.answers(*_stacked(both, found.name == BM25)).record()
     model = models[chosen.model](making.last) if chosen.model in models else None
-    curve = tuple(making.curve()) if TUNED in models else ()
+    curve = tuple(making.curve(tried)) if TUNED in models else ()
     return Chosen(
         chosen, model, tuple(everything), runs, choice, held, decided, calibration, answers, curve
     )

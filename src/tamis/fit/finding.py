@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tamis.collection.runs import read_run
 from tamis.errors import InputError
@@ -89,12 +92,17 @@ def _tuned(fitting: Fitting) -> dict[str, Any]:
     parts, request = fitting.parts, fitting.request
     if len(parts.learn) < TUNED:
         return {"tuned": False, "why": f"{len(parts.learn)} judged queries, {TUNED} are needed"}
-    done = tune(
-        fitting.index, parts.asked(parts.learn), parts.learn, request.measure, seed=request.seed
-    )
+    try:
+        done = tune(
+            fitting.index, parts.asked(parts.learn), parts.learn, request.measure,
+            seed=request.seed,
+        )  # fmt: skip
+    except InputError as error:  # queries too alike to make folds of
+        return {"tuned": False, "why": str(error)}
     told = {"parameters": dict(done.parameters), "gain on held-out folds": round(done.gain, 4)}
     if done.gain <= 0:
-        return {"tuned": False, "why": "it loses on held-out folds", **told}
+        why = "it loses on held-out folds" if done.gain < 0 else "nothing is better"
+        return {"tuned": False, "why": why, **told}
     fitting.index.record_tuned(done.record(), "bm25")
     return {"tuned": True, **told}
 
@@ -117,13 +125,32 @@ def _recall(qrels: Qrels, words: Run, both: Run, depth: int) -> dict[str, Any]:
     return {"measure": measure, **means, "p": p, "used": used}
 
 
-def _given(fitting: Fitting) -> Run:
-    path = fitting.request.candidates
-    run = read_run(path or "")
-    if not (run.queries.ids.positions_in(fitting.parts.queries.ids) >= 0).any():
+def given_run(path: Path, queries: Queries) -> Run:
+    """A user's run, which must have a query of the collection."""
+    run = read_run(path)
+    if not (run.queries.ids.positions_in(queries.ids) >= 0).any():
         raise InputError(
             f"{path} has no query of this collection", hint="was it made for other queries?"
         )
+    return run
+
+
+def _given(fitting: Fitting) -> Run:
+    path, snapshot = fitting.request.candidates, fitting.index.snapshot
+    assert path is not None
+    run = given_run(path, fitting.parts.queries)
+    there = np.append(snapshot.places[0], -1)[run.docs.positions_in(snapshot.ids)][run.doc] >= 0
+    if not there.any():
+        raise InputError(
+            f"{path} has no document of this collection", hint="was it made of another one?"
+        )
+    if not there.all():
+        gone = int((~there).sum())
+        fitting.work.said(
+            f"warning: {gone:,} of {len(there):,} candidates in {path} are not in the collection: "
+            "they are left out"
+        )
+        run = run.rows(there)
     asked = fitting.parts.learn.queries.union(fitting.parts.test.queries)
     missing = int((asked.positions_in(run.queries.ids) < 0).sum())
     if missing:

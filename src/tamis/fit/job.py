@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from tamis.collection.base import Collection
 from tamis.collection.opening import open_collection
-from tamis.collection.runs import read_run
 from tamis.errors import InputError, MissingExtraError, OutputError, require
 from tamis.fit import choosing, finding, handing
 from tamis.fit.learning import adopted
@@ -32,6 +31,7 @@ from tamis.fit.work import Said, Work, working
 from tamis.manifest import read_manifest
 from tamis.models.bases import find_base
 from tamis.models.folder import open_scorer
+from tamis.models.rankers import open_ranker
 from tamis.scorers.note import ModelNote
 from tamis.search import Index
 
@@ -68,7 +68,12 @@ class Request:
         told["candidates"] = str(self.candidates) if self.candidates else None
         free = ("threads", "command", "max_time")
         kept = {name: told[name] for name in told if name not in free}
-        return kept | {"the files of the collection": fingerprint(Path(self.collection))}
+        return kept | {"files": [each for name in self._paths() for each in fingerprint(name)]}
+
+    def _paths(self) -> list[Path]:
+        """Everything that is read, where it is a file or a folder."""
+        named = self.collection, self.candidates, self.queries, self.base, self.teacher
+        return [Path(each) for each in (*named, self.vectors, *self.qrels.values()) if each]
 
 
 @dataclass(eq=False)
@@ -133,6 +138,12 @@ def _check_output(request: Request, force: bool) -> None:
         raise OutputError(
             f"there is no folder to write {out} in", hint="name a new folder: -o NAME"
         )
+    if Path(request.collection).is_dir() and out.resolve().is_relative_to(
+        Path(request.collection).resolve()
+    ):
+        raise OutputError(
+            f"{out} lies among the documents", hint=f"name a folder outside {request.collection}"
+        )
     if out.exists() and not force:
         raise OutputError(f"{out} exists already", hint="choose another name, or give --force")
     note = read_manifest(out) if out.is_dir() else None
@@ -158,6 +169,9 @@ def looked(request: Request, work: Work) -> Fitting:
         qrels=request.qrels or None,
         on_error=request.on_error,
     )
+    if request.candidates is not None:
+        finding.given_run(request.candidates, collection.queries)
+    start, note, why = _start(request, work)
     path = work.path("index")
     if not path.exists():
         with work.timed("index"):
@@ -165,18 +179,16 @@ def looked(request: Request, work: Work) -> Fitting:
     index = Index.open(path)
     if not index.documents:
         raise InputError(f"{request.collection} has no documents", hint="is the path right?")
-    learnt = round(LEARNT * max(1.0, request.max_time / (MINUTES * 60)))
+    most = round(LEARNT * max(1.0, request.max_time / (MINUTES * 60)))
+    learnt = work.note("learnt", lambda: {"queries at most": most})["queries at most"]
     parts = parted(
         collection.queries, collection.qrels, index.snapshot.ids, seed=request.seed, learnt=learnt
     )
-    start, note, why = _start(request, work)
     return Fitting(request, work, collection, index, parts, start, note, why)
 
 
 def _check_inputs(request: Request) -> None:
     """Open what a later step needs, so that a wrong name is told before any work."""
-    if request.candidates is not None:
-        read_run(request.candidates)
     if request.teacher is not None:
         find_base(request.teacher)
     if request.vectors is not None and not Path(request.vectors).expanduser().exists():
@@ -195,6 +207,15 @@ def _start(request: Request, work: Work) -> tuple[Path | None, ModelNote | None,
             raise
         return None, None, str(error)
     return folder, note, ""
+
+
+def _teacher_pace(fitting: Fitting) -> float:
+    """Seconds that the teacher takes to score a text; 0 where there is none."""
+    name, texts = fitting.request.teacher, finding.some_texts(fitting)
+    if name is None or not texts:
+        return 0.0
+    ranker = open_ranker(name, threads=fitting.request.threads, documents=fitting.index)
+    return max(1e-6, measured_pace(ranker.scorer, "a query of some words", texts))
 
 
 def planned(fitting: Fitting) -> Plan:
@@ -217,7 +238,7 @@ def planned(fitting: Fitting) -> Plan:
             passages=1.0 if fitting.passages == "whole" else words / PASSAGE_WORDS,
             kind=fitting.note.scorer if fitting.note and fitting.start else "",
             folds=rounds_of(len(parts.learn)),
-            teacher=request.teacher is not None,
+            teacher=_teacher_pace(fitting),
             vectors=request.vectors is not None,
         )
         return make_plan(sizes, pace, request.max_time, work.taken("")).record()

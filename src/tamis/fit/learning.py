@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from tamis.durable import new_folder
-from tamis.errors import require
+from tamis.errors import OutputError, require
 from tamis.fit.work import Work
 from tamis.labels.examples import Examples
 from tamis.labels.gold import gold
@@ -120,7 +120,13 @@ def between(start: Path, tuned: Path, share: float, out: Path) -> Path:
         else value
         for name, value in second.items()
     }
+    broken = require("safetensors").SafetensorError
     with new_folder(out) as part:
         shutil.copytree(tuned, part, dirs_exist_ok=True)
-        files.save_file(mixed, part / WEIGHTS, metadata={"format": "pt"})
+        try:
+            files.save_file(mixed, part / WEIGHTS, metadata={"format": "pt"})
+        except (OSError, broken) as error:
+            raise OutputError(
+                f"cannot write {out}: {error}", hint="is the disk full? make room, then --resume"
+            ) from error
     return out

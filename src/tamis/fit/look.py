@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.errors import InputError
 from tamis.search import Index
 from tamis.splits import split
+from tamis.text.near import near_duplicates
 from tamis.types import Ids, Qrels, Queries
 
 TEST = "test"
@@ -35,6 +37,7 @@ LEARNT = 1_500
 UNANSWERED = 50
 """How many queries without an answer are looked at in each part: enough for a threshold."""
 SHARES = {"learn": 0.6, "test": 0.4}
+NOTHING = Qrels.from_dict({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,17 +107,18 @@ def parted(
     learn = without(joined([usable[name] for name in usable if name not in named]), test.queries)
     given = bool(len(test))
     if not given and len(learn) >= PARTED:
-        judged = asked.select(learn.queries.positions_in(asked.ids))
-        parts = split(judged, SHARES, seed=seed)
-        learn, test = learn.select(parts["learn"]), learn.select(parts["test"])
+        learn, test = _parted(learn, asked, seed)
     answered = joined([*usable.values()]).queries
-    none = {name: ids.select(np.flatnonzero(ids.positions_in(answered) < 0))
-            for name, (_, ids) in both.items()}  # fmt: skip
+    none = {name: without_ids(ids, answered) for name, (_, ids) in both.items()}
     unanswered = _unanswered(none, asked, seed)
     hidden = test.queries.union(unanswered[1].ids)
     for name in named:
         hidden = hidden.union(qrels[name].queries)
-    log = asked.select(np.flatnonzero(asked.ids.positions_in(hidden) < 0))
+    alike = without_ids(_alike(asked, hidden), hidden)
+    counts["queries nearly the same as a test query"] = len(alike)
+    learn, hidden = without(learn, alike), hidden.union(alike)
+    unanswered = _without(unanswered[0], alike), unanswered[1]
+    log = _without(asked, hidden)
     known = Ids.of([])
     for each in qrels.values():
         known = known.union(each.queries)
@@ -122,6 +126,33 @@ def parted(
     left_out = {what: count for what, count in counts.items() if count}
     learn, test = sampled(learn, learnt, seed), sampled(test, tested, seed)
     return Parts(learn, test, asked, log, known, given, left_out, unanswered)
+
+
+def _parted(learn: Qrels, asked: Queries, seed: int) -> tuple[Qrels, Qrels]:
+    """Judged queries to learn from and to test on; all to learn from where they are too alike."""
+    judged = asked.select(learn.queries.positions_in(asked.ids))
+    try:
+        parts = split(judged, SHARES, seed=seed)
+    except InputError:
+        return learn, NOTHING
+    return learn.select(parts["learn"]), learn.select(parts["test"])
+
+
+def _alike(asked: Queries, hidden: Ids) -> Ids:
+    """The queries that say nearly the same as one of these, and these."""
+    texts, among = asked.texts or (), asked.ids.positions_in(hidden) >= 0
+    groups = near_duplicates(texts) if among.any() and not among.all() else []
+    found = [number for group in groups if among[group].any() for number in group]
+    return asked.ids.select(np.array(sorted(found), np.int64))
+
+
+def _without(queries: Queries, ids: Ids) -> Queries:
+    return queries.select(np.flatnonzero(queries.ids.positions_in(ids) < 0))
+
+
+def without_ids(ids: Ids, others: Ids) -> Ids:
+    """The ids that are not among others."""
+    return ids.select(np.flatnonzero(ids.positions_in(others) < 0))
 
 
 def _unanswered(splits: Mapping[str, Ids], asked: Queries, seed: int) -> tuple[Queries, Queries]:
@@ -158,16 +189,15 @@ def sampled(qrels: Qrels, count: int, seed: int) -> Qrels:
 
 def without(qrels: Qrels, queries: Ids) -> Qrels:
     """The judgements of other queries than these."""
-    kept = np.flatnonzero(qrels.queries.positions_in(queries) < 0)
-    return qrels.select(qrels.queries.select(kept))
+    return qrels.select(without_ids(qrels.queries, queries))
 
 
 def joined(parts: list[Qrels]) -> Qrels:
-    """Judgements in one; of a query that several judge, the first part's count."""
+    """Judgements in one; of a document that several judge, the first part's count."""
     judged: dict[str, dict[str, int]] = {}
     for part in parts:
         for query in part.queries:
-            judged.setdefault(query, part[query])
+            judged[query] = {**part[query], **judged.get(query, {})}
     return Qrels.from_dict(judged)
 
 
@@ -175,19 +205,22 @@ def _usable(
     qrels: Qrels, asked: Queries, documents: Ids, counts: Counter[str]
 ) -> tuple[Qrels, Ids]:
     """The judgements that can be used: of queries with a text, of documents that are there; and
-    the queries of which no document is right.
+    the queries of which no document is right, be it there or not.
     """
     there = (qrels.docs.positions_in(documents) >= 0)[qrels.doc]
     counts["judgements of documents that are not there"] += int((~there).sum())
-    query = np.repeat(np.arange(len(qrels)), np.diff(qrels.offsets))
-    rows = _rows(qrels, query, there)
+    whose = np.repeat(np.arange(len(qrels)), np.diff(qrels.offsets))
+    rows = _rows(qrels, whose, there)
     has_text = rows.queries.positions_in(asked.ids) >= 0
     counts["judged queries without text"] += int((~has_text).sum())
     rows = rows.select(rows.queries.select(np.flatnonzero(has_text)))
     query = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
     answered = np.bincount(query[rows.grade > 0], minlength=len(rows)) > 0
     right, none = (rows.queries.select(np.flatnonzero(each)) for each in (answered, ~answered))
-    return rows.select(right), none
+    gone = qrels.queries.select(np.unique(whose[(qrels.grade > 0) & ~there]))
+    lost = none.select(np.flatnonzero(none.positions_in(gone) >= 0))
+    counts["judged queries whose answers are not there"] += len(lost)
+    return rows.select(right), without_ids(none, lost)
 
 
 def _rows(qrels: Qrels, query: NDArray[np.int64], kept: NDArray[np.bool_]) -> Qrels:

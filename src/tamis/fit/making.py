@@ -38,6 +38,7 @@ from tamis.fit.plan import (
     LINE,
     SHARES,
     TUNED,
+    UNJUDGED,
     Plan,
 )
 from tamis.fit.sieve import first_stage
@@ -131,14 +132,18 @@ class Making:
         """The rounds in which models are compared."""
         parts, seed = self.fitting.parts, self.fitting.request.seed
         learn = parts.learn
-        if len(learn) < MANY:
-            asked = parts.asked(learn)
-            return [
-                Round(f"fold {number + 1}", *both)
-                for number, both in enumerate(folds(asked, FOLDS, seed=seed))
-            ]
-        held = min(HELD_OUT, self.plan.choosing / len(learn))
-        both = split(parts.asked(learn), {"learn": 1 - held, "held": held}, seed=seed)
+        try:
+            if len(learn) < MANY:
+                asked = parts.asked(learn)
+                return [
+                    Round(f"fold {number + 1}", *both)
+                    for number, both in enumerate(folds(asked, FOLDS, seed=seed))
+                ]
+            held = min(HELD_OUT, self.plan.choosing / len(learn))
+            both = split(parts.asked(learn), {"learn": 1 - held, "held": held}, seed=seed)
+        except InputError as error:
+            self.fitting.work.said(f"nothing is held out: {error}")
+            return []
         return [Round("held out", both["learn"], both["held"])]
 
     @property
@@ -155,6 +160,7 @@ class Making:
             found[TUNED] = self.tuned
         more = {
             DISTILLED: self.distilled,
+            UNJUDGED: self.pseudo_labelled,
             CROSS: self.cross_encoder,
             INFUSED: self.infused,
         }
@@ -278,9 +284,17 @@ class Making:
 
         return float(self.fitting.work.note(f"cost {name}", make)["seconds"])
 
-    def curve(self) -> list[tuple[int, float]]:
-        """The measure of the trained base on queries held out, by how many it learnt from."""
-        if not self.plan.has(CURVE) or len(self.rounds) != 1:
+    def curve(self, tried: Sequence[Tried]) -> list[tuple[int, float]]:
+        """The measure of the trained base on queries held out, by how many it learnt from; with
+        folds only that of the base and of what each fold has trained.
+        """
+        if len(self.rounds) > 1:
+            both = [Way(name, name, None, 0) for name in (START, TUNED)]
+            parts = [each.values(both, self.fitting.request.measure) for each in tried]
+            means = np.concatenate(parts, 1).mean(1).round(4).tolist()
+            learnt = round(float(np.mean([len(turn.learn) for turn in self.rounds])))
+            return list(zip((0, learnt), means, strict=True))
+        if not self.plan.has(CURVE):
             return []
         whole, measure = self.rounds[0], self.fitting.request.measure
         drawn = np.random.default_rng(self.fitting.request.seed).permutation(len(whole.learn))
@@ -307,12 +321,16 @@ class Making:
         out = self.fitting.work.path(f"models/{name} {turn.name}")
         return between(self.start, self.tuned(turn), POINTS[name], out)
 
-    def cross_encoder(self, turn: Round) -> Path:
-        """A cross-encoder on labels of the first stage, then on judgements."""
-        seed, name = self.fitting.request.seed, f"{CROSS} {turn.name}"
-        first = self._trained(
-            "pseudo", lambda: pseudo_examples(self.log(), seed), self.start, CROSS, CROSS
+    def pseudo_labelled(self, turn: Round) -> Path:
+        """A cross-encoder on labels of the first stage; judgements play no part."""
+        seed = self.fitting.request.seed
+        return self._trained(
+            UNJUDGED, lambda: pseudo_examples(self.log(), seed), self.start, CROSS, CROSS
         )
+
+    def cross_encoder(self, turn: Round) -> Path:
+        """The same, then on judgements."""
+        first, name = self.pseudo_labelled(turn), f"{CROSS} {turn.name}"
         return self._trained(name, lambda: self.examples(turn), first, CROSS, CROSS)
 
     def distilled(self, turn: Round) -> Path:
@@ -377,7 +395,8 @@ class Making:
         out = fitting.work.path(f"models/{name}")
         if is_trained(out):
             return out
-        made = labels()
+        with fitting.work.timed(f"label {name}"):
+            made = labels()
         recipe = recipe_for(kind, self.plan.size(step), made, seed)
         return trained(
             name, made, base, recipe, fitting.index, fitting.work, fitting.request.threads

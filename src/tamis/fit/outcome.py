@@ -16,7 +16,7 @@ from tamis.fit.look import Parts, average_words
 from tamis.fit.making import START, trained_as
 from tamis.fit.options import BM25, Way
 from tamis.fit.plan import CROSS, INFUSED, LEAST_QUERIES, Plan
-from tamis.fit.sieve import Pipeline
+from tamis.fit.sieve import GIVEN, Pipeline
 from tamis.scorers.note import note_if_any
 
 if TYPE_CHECKING:
@@ -198,10 +198,10 @@ def _row(
     queries = max(1, len(fitting.parts.test))
     stage = way.model if way.model in found.others else found.name
     first = work.taken(f"{stage}-test") / queries
-    alone = way.model is None or way.model in found.others
+    alone = (way.model is None or way.model in found.others) and stage != GIVEN
     cost = work.folder / f"cost {way.model}.json"
     again = float(json.loads(cost.read_text("utf-8"))["seconds"]) if cost.exists() else 0.0
-    timed = bool(len(fitting.parts.test)) and (alone or again > 0)
+    timed = bool(len(fitting.parts.test)) and (alone or again > 0)  # not the user's own first stage
     why = chosen.choice.refused.get(way.name, "") if chosen.choice else ""
     if chosen.settled and chosen.settled.fell_back and way.name == chosen.settled.choice.chosen:
         why = str(chosen.settled)
@@ -217,15 +217,27 @@ def _row(
 
 
 def _training(fitting: Fitting, way: Way) -> float:
-    """How many seconds the trainings behind a way took."""
+    """How many seconds the trainings behind a way took, and making labels for them."""
     named = trained_as(way.model or "")
-    before = {CROSS: ["train pseudo"], INFUSED: ["train aligned"]}.get(named, [])
-    return fitting.work.taken(f"train {named}", *before)
+    if not named:
+        return 0.0
+    before = {CROSS: ["pseudo"], INFUSED: ["aligned"]}.get(named, [])
+    whole = fitting.work.taken(
+        *(f"{what} {each}" for what in ("train", "label") for each in (named, *before))
+    )
+    return whole - fitting.work.taken(f"train {named} on ", f"label {named} on ")  # the curve's
 
 
 def _labels(chosen: Chosen) -> dict[str, Any]:
+    """How many labels of each source and role all trainings of the model had."""
     note = note_if_any(chosen.model) if chosen.model else None
-    return dict(note.facts.get("labels", {})) if note else {}
+    found: dict[str, dict[str, int]] = {}
+    for step in note.facts.get("chain", []) if note else []:
+        for source, roles in step.get("labels", {}).items():
+            known = found.setdefault(source, {})
+            for role, count in roles.items():
+                known[role] = known.get(role, 0) + count
+    return found
 
 
 def _cut(chosen: Chosen) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def candidates(outcome: Outcome, level: float) -> str:
         rows.setdefault(None if model in outcome.found.others else model, []).append(row)
     body = "".join(table.group(model, some, ways) for model, some in rows.items())
     heading = "Every candidate" if outcome.evaluation else "Every candidate, not tested"
+    heading += "" if outcome.verified else " (verified: no)"
     box = scrolling(f"<thead>{table.head()}</thead>{body}", heading, "tests candidates")
     return f"<section><h2>{heading}</h2>{box}{_note(outcome)}</section>"
 

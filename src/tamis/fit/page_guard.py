@@ -33,16 +33,16 @@ def guarded(outcome: Outcome) -> str:
 
 
 def _by_rule(outcome: Outcome) -> str:
-    if outcome.chosen.model is None and outcome.chosen.settled is None:
+    if not any(way.weight for way in outcome.chosen.ways):
         return (
-            "There was nothing to choose among: no model was there, or no time for one. "
+            "No model was there, or no time for one: what finds documents ranks them. "
             f"What is handed over is {escape(outcome.chosen.way.name)}."
         )
     judged = len(outcome.parts.learn)
     few = f"{counted(judged)} with judgements are too few" if judged else "There are no judgements"
     return (
         f"{few} to choose by. So a rule was followed that is the same for every collection and "
-        "was settled before any figure was looked at: the base, fused with the first stage, each "
+        "that no figure of this one has a part in: the base, fused with the first stage, each "
         "counting half."
     )
 
@@ -71,8 +71,15 @@ def _how(outcome: Outcome, choice: Choice) -> str:
         f"By the mean {escape(outcome.measure)} of {counted(choice.queries)}: {held}. What is "
         f"lower than {escape(choice.start)} or than {escape(choice.baseline)} is refused; of the "
         "rest the simplest is taken that nothing less simple surpasses by more than luck gives in "
-        f"{LUCK * 100:.0f} of 100 cases."
+        f"{LUCK * 100:.0f} of 100 cases.{_tuned(outcome)}"
     )
+
+
+def _tuned(outcome: Outcome) -> str:
+    """What BM25 has that the models have not."""
+    if not outcome.found.facts.get("bm25", {}).get("tuned"):
+        return ""
+    return " BM25’s two numbers were tuned on all these queries: it is flattered a little."
 
 
 def _result(choice: Choice) -> str:

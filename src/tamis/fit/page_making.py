@@ -28,7 +28,9 @@ BELONGS = {
     f"{HYBRID}-": FIRST,
     **{f"{name} ": TUNED for name in POINTS},
     "train pseudo": CROSS,
+    "label pseudo": CROSS,
     "train aligned": INFUSED,
+    "label aligned": INFUSED,
 }
 """To which step of the plan something that was timed belongs, by the beginning of its name, where
 its name does not say it."""
@@ -42,8 +44,9 @@ def learning_curve(outcome: Outcome) -> str:
     drawn = learning_chart(curve, outcome.measure)
     return (
         '<section><h2>What labels are worth</h2><div class="pair"><figure>'
-        f"{drawn}<figcaption>Mean {escape(outcome.measure)} by the number of judged queries that "
-        "were learnt from; each doubling takes about the same width.</figcaption></figure>"
+        f"{drawn}<figcaption>Mean {escape(outcome.measure)} of the trained base on judged queries "
+        "held out, by the number of others that were learnt from; each doubling takes about the "
+        "same width.</figcaption></figure>"
         f"<div><p>{_worth(curve, outcome.measure)}</p></div></div></section>"
     )
 
@@ -165,7 +168,7 @@ def _step_of(name: str, steps: Sequence[str]) -> str:
     for beginning, step in BELONGS.items():
         if name.startswith(beginning):
             return step
-    bare = name.removeprefix("train ") + " "
+    bare = name.removeprefix("train ").removeprefix("label ") + " "
     return next((step for step in steps if bare.startswith(f"{step} ")), "")
 
 

@@ -16,7 +16,7 @@ from tamis.types import Scorer
 from tamis.types.pipeline import score_texts
 
 TUNED, CROSS, DISTILLED, INFUSED = "tuned", "cross-encoder", "distilled", "infused"
-CURVE, LINE = "curve", "line"
+CURVE, LINE, UNJUDGED = "curve", "line", "pseudo-labelled"
 SHARES = (0.25, 0.5)
 """Of the judged queries, for points of the learning curve before the last."""
 TRAINING = 3.5
@@ -110,7 +110,8 @@ class Sizes:
     """What kind of model the base is; empty where there is none."""
     folds: int
     """How many times models are trained on judgements."""
-    teacher: bool = False
+    teacher: float = 0.0
+    """Seconds that a teacher takes to score a text; 0 where there is none."""
     vectors: bool = False
 
     @property
@@ -148,7 +149,7 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
 
     >>> sizes = Sizes(1000, 100, 100, 100, 50, 1.0, "bi-encoder", 3)
     >>> [step.name for step in make_plan(sizes, 0.01, 1800).steps if step.planned]
-    ['first', 'vectors', 'start', 'tuned', 'line', 'cross-encoder']
+    ['first', 'vectors', 'start', 'tuned', 'line', 'cross-encoder', 'pseudo-labelled']
     >>> [step.name for step in make_plan(sizes, 0.01, 5).steps if step.planned]
     ['first']
     """
@@ -168,12 +169,17 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
     known = (choosing + testing) * pace if vectors else asked  # only queries are left to be run
     planner.must(Step("start", what, known, size=testing))
     for name, what, rounds, models in _trainings(sizes):
-        texts = (SHARE[name] * planner.left - models * asked) / (TRAINING * pace * rounds)
+        a_text = TRAINING * pace * rounds + (sizes.teacher if name == DISTILLED else 0.0)
+        texts = (SHARE[name] * planner.left - models * asked) / a_text
         size = max(LEAST_LEARNT[name], min(int(texts), _wanted(sizes, name)))
-        cost = TRAINING * pace * size * rounds + models * asked
-        if planner.may(Step(name, what, cost, size=size)) and name == TUNED:
+        cost = a_text * size + models * asked
+        if not planner.may(Step(name, what, cost, size=size)):
+            continue
+        if name == TUNED:
             more = 2 * choosing * a_query
             planner.may(Step(LINE, "more points between the base and the trained", more))
+        if name == CROSS:
+            planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
     tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
     if tuned and sizes.folds == 2:
         cost = TRAINING * pace * tuned.size * sum(SHARES) + len(SHARES) * choosing * a_query
@@ -191,8 +197,8 @@ def _trainings(sizes: Sizes) -> list[tuple[str, str, int, int]]:
         return []
     found = [(TUNED, "the base, trained on judgements", sizes.folds, 2)]
     if sizes.teacher:
-        found.append((DISTILLED, "the base, trained on a teacher's scores", 2, 1))
-    if sizes.log + sizes.learn >= PSEUDO:
+        found.append((DISTILLED, "the base, trained on a teacher's scores", 1, 1))
+    if sizes.log >= PSEUDO:
         found.append((CROSS, "labels of the first stage, then judgements", 1 + sizes.folds, 1))
     if sizes.vectors:
         found.append((INFUSED, "alignment scores, then judgements", 1 + sizes.folds, 1))

@@ -83,10 +83,12 @@ def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
     job = learner.job
     before = note_if_any(find_base(job.base))
     chain = list(before.facts.get("chain", [])) if before else []
-    step = {"base": str(job.base), "recipe": job.recipe.name, "examples": digest(job.examples)}
+    labels = label_counts(job.examples)
+    step = {"base": str(job.base), "recipe": job.recipe.name, "examples": digest(job.examples),
+            "labels": labels}  # fmt: skip
     found: dict[str, Any] = {
         "chain": [*chain, step],
-        "labels": label_counts(job.examples),
+        "labels": labels,
         "examples": {"digest": digest(job.examples), **dict(job.examples.facts)},
         "recipe": job.recipe.record(),
         PLAN: checkpoints.digest_of(learner.plan()),

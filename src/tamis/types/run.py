@@ -213,12 +213,13 @@ class Run:
             raise InputError(f"cannot keep the top {k}", hint="keep at least one")
         if len(self) == 0 or self.sizes().max() <= k:
             return self
-        return self._rows(self.ranks() <= k, self.queries)
+        return self.rows(self.ranks() <= k)
 
-    def _rows(self, keep: NDArray[np.bool_], queries: Queries) -> Run:
+    def rows(self, keep: NDArray[np.bool_]) -> Run:
+        """Some of the rows; a query may keep none."""
         counted = np.concatenate([[0], np.cumsum(keep)])
         return Run.trusted(
-            queries,
+            self.queries,
             self.docs,
             counted[self.offsets],
             self.doc[keep],
@@ -232,7 +233,7 @@ class Run:
         numbers = numbers[numbers >= 0]
         wanted = np.zeros(len(self), bool)
         wanted[numbers] = True
-        part = self._rows(np.repeat(wanted, self.sizes()), self.queries)
+        part = self.rows(np.repeat(wanted, self.sizes()))
         bounds = np.concatenate([part.offsets[:-1][wanted], part.offsets[-1:]])
         return Run.trusted(
             self.queries.select(numbers), self.docs, bounds, part.doc, part.score, part.extra
