@@ -33,6 +33,7 @@ from tamis.fit.plan import (
     CROSS,
     CURVE,
     DISTILLED,
+    HELD_OUT,
     INFUSED,
     LEAST_QUERIES,
     LINE,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 MANY = 150
 """From how many judged queries on one part is held out, in place of folds."""
 FOLDS = 3
-HELD_OUT = 1 / 3
 START, HALFWAY = "start", "half tuned"
 POINTS = {"quarter tuned": 0.25, HALFWAY: 0.5, "three-quarter tuned": 0.75}
 """Models on the line from the start to the tuned one, by how far along they lie."""

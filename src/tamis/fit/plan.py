@@ -27,6 +27,8 @@ SPARED = 0.9
 """The share of the time that is planned for: the rest is for what was not foreseen."""
 CHOSEN = 300
 """On how many queries models are compared at most."""
+HELD_OUT = 1 / 3
+"""The share of the judged queries that is held out, where one part is."""
 LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: 3_000, INFUSED: 3_000}
 """How many texts a training sees at least: fewer are not worth the evaluation of the model, least
 of all where it has to learn what a pair is."""
@@ -115,12 +117,17 @@ class Sizes:
     vectors: bool = False
 
     @property
+    def compared(self) -> int:
+        """On how many judged queries models can be compared: all in turn, or a part held out."""
+        return round(HELD_OUT * self.learn) if self.folds == 2 else self.learn
+
+    @property
     def texts_a_query(self) -> float:
         """How many texts are run for a query; a bi-encoder runs those that several share once."""
         pairs = self.depth * self.passages
         if self.kind != "bi-encoder":
             return pairs
-        asked = max(1, min(self.test, CHOSEN), min(self.learn, CHOSEN))
+        asked = max(1, min(self.test, CHOSEN), min(self.compared, CHOSEN))
         return 1 + min(pairs, self.documents * self.passages / asked)
 
 
@@ -157,9 +164,9 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
     planner.must(Step("first", "index, tune and search by words", 2 + sizes.documents / 5_000))
     a_query = sizes.texts_a_query * pace
     affordable = max(0, int(SCORED * planner.left / max(a_query, 1e-9)))
-    wanted = max(1, min(sizes.learn, CHOSEN)), sizes.test
+    wanted = max(1, min(sizes.compared, CHOSEN)), sizes.test
     testing = min(sizes.test, affordable * wanted[1] // sum(wanted))
-    choosing = min(sizes.learn, CHOSEN, max(LEAST_QUERIES, affordable - testing))
+    choosing = min(sizes.compared, CHOSEN, max(LEAST_QUERIES, affordable - testing))
     if not sizes.kind or (sizes.test and testing < min(sizes.test, LEAST_QUERIES)):
         return Plan(tuple(planner.steps), sizes.learn, sizes.test, pace)
     asked, whole = (choosing + testing) * a_query, sizes.documents * sizes.passages * pace
@@ -168,11 +175,12 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
         vectors = planner.may(Step("vectors", "encode all documents, to find more", whole))
     known = (choosing + testing) * pace if vectors else asked  # only queries are left to be run
     planner.must(Step("start", what, known, size=testing))
-    for name, what, rounds, models in _trainings(sizes):
+    for name, what, rounds in _trainings(sizes):
+        scored = asked + (choosing * a_query if name == TUNED else 0.0)  # half tuned is not tested
         a_text = TRAINING * pace * rounds + (sizes.teacher if name == DISTILLED else 0.0)
-        texts = (SHARE[name] * planner.left - models * asked) / a_text
+        texts = (SHARE[name] * planner.left - scored) / a_text
         size = max(LEAST_LEARNT[name], min(int(texts), _wanted(sizes, name)))
-        cost = a_text * size + models * asked
+        cost = a_text * size + scored
         if not planner.may(Step(name, what, cost, size=size)):
             continue
         if name == TUNED:
@@ -191,17 +199,17 @@ LEAST_QUERIES = 10
 """On fewer queries nothing is learnt or tested."""
 
 
-def _trainings(sizes: Sizes) -> list[tuple[str, str, int, int]]:
-    """What may be trained: name, what it is, how many trainings, how many models are scored."""
+def _trainings(sizes: Sizes) -> list[tuple[str, str, int]]:
+    """What may be trained: name, what it is, how many trainings."""
     if sizes.learn < LEAST_QUERIES:
         return []
-    found = [(TUNED, "the base, trained on judgements", sizes.folds, 2)]
+    found = [(TUNED, "the base, trained on judgements", sizes.folds)]
     if sizes.teacher:
-        found.append((DISTILLED, "the base, trained on a teacher's scores", 1, 1))
+        found.append((DISTILLED, "the base, trained on a teacher's scores", 1))
     if sizes.log >= PSEUDO:
-        found.append((CROSS, "labels of the first stage, then judgements", 1 + sizes.folds, 1))
+        found.append((CROSS, "labels of the first stage, then judgements", 1 + sizes.folds))
     if sizes.vectors:
-        found.append((INFUSED, "alignment scores, then judgements", 1 + sizes.folds, 1))
+        found.append((INFUSED, "alignment scores, then judgements", 1 + sizes.folds))
     return found
 
 
