@@ -20,8 +20,8 @@ from tamis.fit.calibrate import Calibration
 from tamis.fit.guard import choose, settled
 from tamis.fit.job import Request, fit
 from tamis.fit.look import parted
-from tamis.fit.making import POINTS, Making
-from tamis.fit.options import features, ranked, ways
+from tamis.fit.making import Making
+from tamis.fit.options import POINTS, features, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
 from tamis.fit.sieve import Sieve, open_sieve
 from tamis.models import adopt
@@ -467,6 +467,13 @@ def test_a_fusion_is_that_of_the_stage() -> None:
             mine = ranked(way, first, {"start": raw})
             assert mine == staged
             assert np.array_equal(features(mine), features(staged))
+
+
+def test_models_on_one_line_are_equally_simple() -> None:
+    level = {way.name: way.simplicity for way in ways("BM25", ["start", *POINTS, "tuned", "next"])}
+    assert {level[name] for name in (*POINTS, "tuned")} == {level["start"] + 2}
+    assert {level[f"{name} .50 + BM25"] for name in (*POINTS, "tuned")} == {level["start"] + 3}
+    assert level["BM25"] < level["start"] < level["tuned"] < level["next"]
 
 
 def test_parts_keep_given_splits_and_leak_nothing() -> None:

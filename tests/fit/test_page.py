@@ -19,8 +19,8 @@ from tamis.fit.choosing import Chosen
 from tamis.fit.finding import HYBRID, Found
 from tamis.fit.guard import Choice, Option, choose, settled
 from tamis.fit.look import Parts
-from tamis.fit.making import HALFWAY, START
-from tamis.fit.options import BM25, Way, features, ranked, relevant, ways
+from tamis.fit.making import START
+from tamis.fit.options import BM25, HALFWAY, Way, features, ranked, relevant, ways
 from tamis.fit.outcome import Outcome, Row
 from tamis.fit.page import fit_page, write_page
 from tamis.fit.page_charts import learning_chart, reliability_chart

@@ -28,7 +28,7 @@ from tamis.fit.learning import (
     recipe_for,
     trained,
 )
-from tamis.fit.options import BM25, Way, ranked, values
+from tamis.fit.options import BM25, HALFWAY, POINTS, Way, ranked, trained_as, values
 from tamis.fit.plan import (
     CROSS,
     CURVE,
@@ -61,9 +61,7 @@ if TYPE_CHECKING:
 MANY = 150
 """From how many judged queries on one part is held out, in place of folds."""
 FOLDS = 3
-START, HALFWAY = "start", "half tuned"
-POINTS = {"quarter tuned": 0.25, HALFWAY: 0.5, "three-quarter tuned": 0.75}
-"""Models on the line from the start to the tuned one, by how far along they lie."""
+START = "start"
 TIMED = 3
 """On how many test queries the cost of a query is measured."""
 LISTED = 10
@@ -77,11 +75,6 @@ def rounds_of(judged: int) -> int:
     if judged < LEAST_QUERIES:
         return 0
     return (FOLDS if judged < MANY else 1) + 1
-
-
-def trained_as(name: str) -> str:
-    """The model that had to be trained to make one."""
-    return TUNED if name in POINTS else name
 
 
 @dataclass(frozen=True, eq=False)

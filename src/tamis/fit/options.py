@@ -12,10 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.evaluation import evaluate
+from tamis.fit.plan import TUNED
 from tamis.pipeline.placing import below, interpolated
 from tamis.types import Qrels, Run
 
 BM25 = "BM25"
+HALFWAY = "half tuned"
+POINTS = {"quarter tuned": 0.25, HALFWAY: 0.5, "three-quarter tuned": 0.75}
+"""Models on the line from the start to the tuned one, by how far along they lie."""
 WEIGHTS = (0.25, 0.5, 0.75)
 """How much a model counts beside the first stage, where the two are fused."""
 UNVERIFIED = 0.5
@@ -35,10 +39,16 @@ class Way:
     simplicity: int
 
 
+def trained_as(name: str) -> str:
+    """The model that had to be trained to make one."""
+    return TUNED if name in POINTS else name
+
+
 def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[Way]:
     """All ways with these models, which are given from the simplest to the least simple.
 
-    `others` are first stages beside the one whose candidates are scored; they stand alone.
+    Models on one line are equally simple, as one training made them. `others` are first stages
+    beside the one whose candidates are scored; they stand alone.
 
     >>> [way.name for way in ways("BM25", ["start"])]
     ['BM25', 'start', 'start .25 + BM25', 'start .50 + BM25', 'start .75 + BM25']
@@ -50,8 +60,9 @@ def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[
         Way(name, None if name == first else name, None, number)
         for number, name in enumerate(stages)
     ]
-    for number, model in enumerate(models):
-        simplicity = len(stages) + 2 * number
+    trainings = list(dict.fromkeys(map(trained_as, models)))
+    for model in models:
+        simplicity = len(stages) + 2 * trainings.index(trained_as(model))
         found.append(Way(model, model, None, simplicity))
         for weight in WEIGHTS:
             name = f"{model} {weight:.2f} + {first}".replace(" 0.", " .")

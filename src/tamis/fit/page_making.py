@@ -12,8 +12,7 @@ from tamis.evaluation.drawing import counted, signed
 from tamis.evaluation.report_subject import fact_list, scrolling
 from tamis.evaluation.report_tables import p_text
 from tamis.fit.finding import HYBRID
-from tamis.fit.making import POINTS
-from tamis.fit.options import BM25
+from tamis.fit.options import BM25, POINTS
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import learning_chart
 from tamis.fit.plan import CROSS, INFUSED, TUNED
