@@ -217,6 +217,18 @@ def table(work: Path) -> None:
                 line += f"{'':24}"
         taken_back = told.get("handed over", told["chosen"]) != told["chosen"]
         print(f"{line}  {told['chosen']}{', taken back on the test' if taken_back else ''}")
+    _by_size([each for each in found.values() if each[0].part == "few"], pairs)
+
+
+def _by_size(found: Sequence[tuple[Cell, Any]], pairs: Sequence[tuple[str, str]]) -> None:
+    """The mean of each difference, by how many queries were judged."""
+    heads = "".join(f"{one + '-' + other:>14}" for one, other in pairs)
+    print(f"\n{'mean by judged':16}{heads}{'cells':>8}" if found else "")
+    for size in sorted({cell.judged or 0 for cell, _ in found}):
+        some = [told["values"] for cell, told in found if cell.judged == size]
+        means = [np.mean([np.mean(each[one]) - np.mean(each[other]) for each in some])
+                 for one, other in pairs]  # fmt: skip
+        print(f"{size:<16}" + "".join(f"{mean:+14.4f}" for mean in means) + f"{len(some):8}")
 
 
 def _p(values: dict[str, list[float]], one: str, other: str) -> float:

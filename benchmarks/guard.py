@@ -45,7 +45,7 @@ NOISE = {"halfway": 0.125, "ruined": 0.25}
 SIZES = (8, 32, 128, 512)
 TESTED = 300
 RULES = ("best mean", "one error", "guard", "+ test")
-BASE = {"bm25": 0, "start": 1, "start+bm25": 2}
+BASE = ("bm25", "start", "start+bm25")
 
 
 def noisy(start: Path, folder: Path, level: float) -> Path:
@@ -120,7 +120,7 @@ def worlds(values: Mapping[str, Values]) -> dict[str, tuple[list[Option], Values
     }
     made = {}
     for world, (more, counted) in offered.items():
-        levels = {**BASE, **{name: 4 if name.endswith("+bm25") else 3 for name in more}}
+        levels = dict.fromkeys(BASE, 0) | dict.fromkeys(more, 1)
         table = np.array([{**values, **more}[name] for name in levels])
         made[world] = [Option(*each) for each in levels.items()], table, counted
     return made

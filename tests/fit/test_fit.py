@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -469,11 +470,34 @@ def test_a_fusion_is_that_of_the_stage() -> None:
             assert np.array_equal(features(mine), features(staged))
 
 
-def test_models_on_one_line_are_equally_simple() -> None:
-    level = {way.name: way.simplicity for way in ways("BM25", ["start", *POINTS, "tuned", "next"])}
-    assert {level[name] for name in (*POINTS, "tuned")} == {level["start"] + 2}
-    assert {level[f"{name} .50 + BM25"] for name in (*POINTS, "tuned")} == {level["start"] + 3}
-    assert level["BM25"] < level["start"] < level["tuned"] < level["next"]
+def test_a_hybrid_that_finds_more_is_used_where_the_base_makes_more_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    qrels = Qrels.from_dict({f"q{n}": {"d": 1} for n in range(20)})
+    words, both = (Run.from_dict({f"q{n}": {"d" if n < hits else "e": 1.0} for n in range(20)})
+                   for hits in (4, 17))  # fmt: skip
+    fitting: Any = SimpleNamespace(
+        parts=SimpleNamespace(learn=qrels), request=SimpleNamespace(depth=50, seed=0)
+    )
+    plan: Any = SimpleNamespace(choosing=10)
+    best = {"BM25": 0.5, "hybrid": 0.25}
+    monkeypatch.setattr(finding, "_best", lambda fitting, name, run, some: best[name])
+    stages = {"BM25": words, "hybrid": both}
+    told = finding._compared(fitting, plan, stages)
+    assert told["at best"] == best and not told["used"]
+    best["hybrid"] = 0.75
+    assert finding._compared(fitting, plan, stages)["used"]
+    told = finding._compared(fitting, plan, {"BM25": both, "hybrid": words})
+    assert not told["used"] and "at best" not in told
+
+
+def test_what_one_training_made_is_equally_simple() -> None:
+    found = ways("hybrid", ["start", *POINTS, "tuned", "next"], ["BM25"])
+    levels = {way.name: way.simplicity for way in found}
+    assert {levels[name] for name in ("BM25", "hybrid", "start", "start .25 + hybrid")} == {0}
+    assert {levels[f"{name}{more}"] for name in (*POINTS, "tuned")
+            for more in ("", " .50 + hybrid")} == {1}  # fmt: skip
+    assert levels["next"] == levels["next .75 + hybrid"] == 2
 
 
 def test_parts_keep_given_splits_and_leak_nothing() -> None:

@@ -19,8 +19,7 @@ from tamis.fit.choosing import Chosen
 from tamis.fit.finding import HYBRID, Found
 from tamis.fit.guard import Choice, Option, choose, settled
 from tamis.fit.look import Parts
-from tamis.fit.making import START
-from tamis.fit.options import BM25, HALFWAY, Way, features, ranked, relevant, ways
+from tamis.fit.options import BM25, HALFWAY, START, Way, features, ranked, relevant, ways
 from tamis.fit.outcome import Outcome, Row
 from tamis.fit.page import fit_page, write_page
 from tamis.fit.page_charts import learning_chart, reliability_chart
@@ -425,12 +424,14 @@ def test_labels_cuts_and_the_first_stage(page: Page, outcome: Outcome) -> None:
     assert ["gold", "45", "90"] in page.rows
     assert "360 were longer than the model reads; 1,234 tokens" in page.words
     assert "tuned on judgements: k1 = 0.9, b = 0.4 (+0.0100 on held-out folds)" in page.words
-    vectors = {"measure": "R@50", "BM25": 0.5, "hybrid": 0.6, "p": 0.001, "used": True}
+    vectors = {"measure": "R@50", "BM25": 0.5, "hybrid": 0.6, "p": 0.001, "used": True,
+               "at best": {"BM25": 0.25, "hybrid": 0.375}}  # fmt: skip
     facts = {"bm25": {"tuned": False, "why": "7 judged queries"}, "vectors": vectors}
     told = replace(outcome, found=replace(outcome.found, facts=facts), labels={}, cut={})
     words = Page(fit_page(told, date=DATE)).words
     assert "not tuned: 7 judged queries" in words
     assert "used: R@50 0.5000 by words, 0.6000 by words and vectors, p = 0.0010" in words
+    assert "re-ranks the one to RR@10 0.2500 at best, the other to 0.3750" in words
     assert "was not trained here" in words
 
 

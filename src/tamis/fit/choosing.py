@@ -15,8 +15,8 @@ from tamis.evaluation import evaluate
 from tamis.fit.calibrate import Calibration
 from tamis.fit.finding import Found
 from tamis.fit.guard import Choice, Option, Settled, choose, settled
-from tamis.fit.making import START, Making, Tried
-from tamis.fit.options import BM25, UNVERIFIED, Way, features, ranked, relevant, ways
+from tamis.fit.making import Making, Tried
+from tamis.fit.options import BM25, START, UNVERIFIED, Way, features, ranked, relevant, ways
 from tamis.fit.plan import LEAST_QUERIES, TUNED, Plan
 from tamis.types import Qrels, Run
 

@@ -14,10 +14,12 @@ import numpy as np
 from tamis.collection.runs import read_run
 from tamis.errors import InputError
 from tamis.evaluation import evaluate, t_test
-from tamis.fit.options import BM25
+from tamis.fit.look import sampled
+from tamis.fit.options import BM25, START, values, ways
 from tamis.fit.plan import SAMPLE, Plan
 from tamis.fit.sieve import GIVEN, first_stage
 from tamis.models.folder import open_scorer
+from tamis.pipeline.rerank import rerank
 from tamis.search.tune import tune
 from tamis.types import Qrels, Queries, Run, Source
 
@@ -71,9 +73,8 @@ def find(fitting: Fitting, plan: Plan) -> Found:
     if plan.has("vectors"):
         sources[HYBRID] = _hybrid(fitting)
         stages[HYBRID] = searched(HYBRID, sources[HYBRID])
-        facts["vectors"] = work.note(
-            "recall", lambda: _recall(parts.learn, stages[BM25][0], stages[HYBRID][0], depth)
-        )
+        both = {name: found[0] for name, found in stages.items()}
+        facts["vectors"] = work.note("recall", lambda: _compared(fitting, plan, both))
         used = HYBRID if facts["vectors"]["used"] else BM25
     if fitting.request.candidates is None:
         first, last = (sources[used].search(each, depth) for each in parts.unanswered)
@@ -115,14 +116,32 @@ def _hybrid(fitting: Fitting) -> Source:
     return first_stage(fitting.index, HYBRID, encoder, fitting.request.threads)
 
 
-def _recall(qrels: Qrels, words: Run, both: Run, depth: int) -> dict[str, Any]:
-    """Whether the hybrid finds more, tested on judgements that nothing was trained on yet."""
-    measure = f"R@{depth}"
-    found = evaluate(qrels, {BM25: words, HYBRID: both}, [measure])
+def _compared(fitting: Fitting, plan: Plan, stages: Mapping[str, Run]) -> dict[str, Any]:
+    """Whether the hybrid finds more and that is of use: tested, and what the base makes of both,
+    on judgements that nothing was trained on yet.
+    """
+    request = fitting.request
+    qrels, measure = fitting.parts.learn, f"R@{request.depth}"
+    found = evaluate(qrels, stages, [measure])
     p = t_test(found.values(HYBRID, measure) - found.values(BM25, measure))
-    means = {name: round(found.mean(name, measure), 4) for name in (BM25, HYBRID)}
-    used = means[HYBRID] > means[BM25] and p is not None and p < LEVEL
-    return {"measure": measure, **means, "p": p, "used": used}
+    means = {name: round(found.mean(name, measure), 4) for name in stages}
+    facts: dict[str, Any] = {"measure": measure, **means, "p": p}
+    if means[HYBRID] <= means[BM25] or p is None or p >= LEVEL:
+        return {**facts, "used": False}
+    some = sampled(qrels, plan.choosing, request.seed)
+    best = {name: _best(fitting, name, run, some) for name, run in stages.items()}
+    facts["at best"] = {name: round(value, 4) for name, value in best.items()}
+    return {**facts, "used": best[HYBRID] > best[BM25]}
+
+
+def _best(fitting: Fitting, name: str, run: Run, qrels: Qrels) -> float:
+    """The best mean that the base reaches with what was found, alone or fused with its order."""
+    request, first = fitting.request, run.select(qrels.queries)
+    scorer = open_scorer(fitting.start or "", threads=request.threads)
+    stage = rerank(scorer, fitting.index, passages=fitting.passages, depth=request.depth,
+                   missing="skip")  # fmt: skip
+    means = values(ways(name, [START]), first, {START: stage(first)}, qrels, request.measure)
+    return float(means.mean(1).max())
 
 
 def given_run(path: Path, queries: Queries) -> Run:

@@ -35,7 +35,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Option:
-    """A way to rank. The lower its `simplicity`, the simpler: 0 for BM25 alone."""
+    """A way to rank. The lower its `simplicity`, the simpler: 0 for what was not trained."""
 
     name: str
     simplicity: int

@@ -28,7 +28,7 @@ from tamis.fit.learning import (
     recipe_for,
     trained,
 )
-from tamis.fit.options import BM25, HALFWAY, POINTS, Way, ranked, trained_as, values
+from tamis.fit.options import BM25, HALFWAY, POINTS, START, Way, ranked, trained_as, values
 from tamis.fit.plan import (
     CROSS,
     CURVE,
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 MANY = 150
 """From how many judged queries on one part is held out, in place of folds."""
 FOLDS = 3
-START = "start"
 TIMED = 3
 """On how many test queries the cost of a query is measured."""
 LISTED = 10

@@ -16,7 +16,7 @@ from tamis.fit.plan import TUNED
 from tamis.pipeline.placing import below, interpolated
 from tamis.types import Qrels, Run
 
-BM25 = "BM25"
+BM25, START = "BM25", "start"
 HALFWAY = "half tuned"
 POINTS = {"quarter tuned": 0.25, HALFWAY: 0.5, "three-quarter tuned": 0.75}
 """Models on the line from the start to the tuned one, by how far along they lie."""
@@ -47,8 +47,8 @@ def trained_as(name: str) -> str:
 def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[Way]:
     """All ways with these models, which are given from the simplest to the least simple.
 
-    Models on one line are equally simple, as one training made them. `others` are first stages
-    beside the one whose candidates are scored; they stand alone.
+    What was not trained is equally simple, and so is all that one training made, alone or fused.
+    `others` are first stages beside the one whose candidates are scored; they stand alone.
 
     >>> [way.name for way in ways("BM25", ["start"])]
     ['BM25', 'start', 'start .25 + BM25', 'start .50 + BM25', 'start .75 + BM25']
@@ -56,17 +56,14 @@ def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[
     ['BM25', 'hybrid']
     """
     stages = sorted([first, *others], key=lambda name: (name != BM25, name))
-    found = [
-        Way(name, None if name == first else name, None, number)
-        for number, name in enumerate(stages)
-    ]
+    found = [Way(name, None if name == first else name, None, 0) for name in stages]
     trainings = list(dict.fromkeys(map(trained_as, models)))
     for model in models:
-        simplicity = len(stages) + 2 * trainings.index(trained_as(model))
+        simplicity = trainings.index(trained_as(model))
         found.append(Way(model, model, None, simplicity))
         for weight in WEIGHTS:
             name = f"{model} {weight:.2f} + {first}".replace(" 0.", " .")
-            found.append(Way(name, model, weight, simplicity + 1))
+            found.append(Way(name, model, weight, simplicity))
     return found
 
 

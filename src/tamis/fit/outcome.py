@@ -13,8 +13,7 @@ from tamis.evaluation import Comparison, Evaluation, compare, evaluate
 from tamis.fit.choosing import Chosen
 from tamis.fit.finding import Found
 from tamis.fit.look import Parts, average_words
-from tamis.fit.making import START
-from tamis.fit.options import BM25, Way, trained_as
+from tamis.fit.options import BM25, START, Way, trained_as
 from tamis.fit.plan import CROSS, INFUSED, LEAST_QUERIES, Plan
 from tamis.fit.sieve import GIVEN, Pipeline
 from tamis.scorers.note import note_if_any

@@ -15,8 +15,7 @@ from tamis.evaluation.report_subject import Subject, fact_list
 from tamis.evaluation.report_tables import p_text, summary
 from tamis.evaluation.significance import correct
 from tamis.fit.look import PARTED, SHARES
-from tamis.fit.making import START
-from tamis.fit.options import BM25
+from tamis.fit.options import BM25, START
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_candidates import candidates
 from tamis.fit.page_guard import calibrated, guarded

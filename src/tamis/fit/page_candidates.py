@@ -11,8 +11,7 @@ from tamis.evaluation.charts import whisker, whisker_scale
 from tamis.evaluation.drawing import signed
 from tamis.evaluation.report_subject import scrolling
 from tamis.evaluation.report_tables import p_value, shared_limits
-from tamis.fit.making import START
-from tamis.fit.options import POINTS, Way
+from tamis.fit.options import POINTS, START, Way
 from tamis.fit.outcome import Outcome, Row
 
 WITHOUT = "without a model"

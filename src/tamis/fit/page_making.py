@@ -123,6 +123,13 @@ def _vectors(outcome: Outcome) -> str:
         f"{escape(str(facts['measure']))} {facts[BM25]:.4f} by words, {facts[HYBRID]:.4f} by "
         f"words and vectors{tested}, on judged queries that nothing was trained on yet"
     )
+    best = facts.get("at best")
+    if best:
+        measure = escape(outcome.measure)
+        found += (
+            f"; the base re-ranks the one to {measure} {best[BM25]:.4f} at best, the other to "
+            f"{best[HYBRID]:.4f}"
+        )
     return f"{'used' if facts['used'] else 'not used'}: {found}"
 
 
