@@ -179,6 +179,34 @@ def test_queries_without_an_answer_are_in_one_part_only(count: int) -> None:
     assert [len(each) for each in parts.unanswered] == [0, 0]  # another split has the answer
 
 
+def test_very_few_judgements_can_refuse_the_rule(tmp_path: Path, base: Path) -> None:
+    folder = collection(tmp_path / "docs", train=6, test=16)
+    plan, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and not plan.has("tuned")
+    told = sieve.note["guard"]["choice"]
+    means = {each["option"]["name"]: each["mean"] for each in told["weighed"]}
+    rule, floor = "start .50 + BM25", max(means["start"], means["BM25"])
+    assert told["queries"] == 6 and len(means) == 5
+    levels = {each["option"]["name"]: each["option"]["simplicity"] for each in told["weighed"]}
+    assert levels.pop(rule) == 0 and set(levels.values()) == {1}
+    assert told["chosen"] == rule if means[rule] >= floor else means[told["chosen"]] >= floor
+    report = (tmp_path / "s" / "report.html").read_text("utf-8")
+    assert "nothing was trained, so nothing had to be held out" in report
+    assert "each counting half, counts as the simplest" in report
+
+
+def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
+    learn = Qrels.from_dict({f"q{n:03}": {"d": 1} for n in range(400)})
+    fitting: Any = SimpleNamespace(
+        parts=SimpleNamespace(learn=learn), request=SimpleNamespace(seed=0)
+    )
+    plan = make_plan(Sizes(50_000, 400, 300, 400, 50, 1.0, "bi-encoder", 2), 0.01, 900)
+    assert plan.has("vectors") and not plan.has("tuned")
+    found: Any = None
+    (only,) = Making(fitting, plan, found).rounds
+    assert len(only.held) == 300 and not len(only.learn)
+
+
 def test_judgements_only_to_test_on(tmp_path: Path, base: Path) -> None:
     folder = collection(tmp_path / "docs", train=0)
     _, sieve = fit(request(folder, tmp_path / "s", base))

@@ -64,7 +64,7 @@ def choose_model(fitting: Fitting, plan: Plan, found: Found) -> Chosen:
             decided = settled(first, tested(making, runs), seed=fitting.request.seed)
             way = next(each for each in everything if each.name == decided.name)
         return Chosen(way, None, tuple(everything), runs, settled=decided)
-    if len(fitting.parts.learn) < LEAST_QUERIES or not making.rounds:
+    if not len(fitting.parts.learn) or not making.rounds:
         return _by_rule(making)
     return _by_judgements(making)
 
@@ -101,7 +101,7 @@ def _by_judgements(making: Making) -> Chosen:
     by_name = {way.name: way for way in everything}
     tried = [making.tried(turn, models) for turn in making.rounds]
     held = np.concatenate([each.values(everything, request.measure) for each in tried], 1)
-    options = [Option(way.name, way.simplicity) for way in everything]
+    options = _options(everything, len(parts.learn))
     choice = choose(options, held, start=START, baseline=BM25, seed=request.seed)
     chosen, decided = by_name[choice.chosen], None
     runs = making.test_runs(models, everything, chosen)
@@ -119,6 +119,17 @@ def _by_judgements(making: Making) -> Chosen:
     return Chosen(
         chosen, model, tuple(everything), runs, choice, held, decided, calibration, answers, curve
     )
+
+
+def _options(everything: Sequence[Way], judged: int) -> list[Option]:
+    """What the guard chooses from; where very few queries are judged, what would be taken without
+    any stands before the rest.
+    """
+    few = judged < LEAST_QUERIES
+    return [
+        Option(way.name, int(way.weight != UNVERIFIED) if few else way.simplicity)
+        for way in everything
+    ]
 
 
 def _rows(

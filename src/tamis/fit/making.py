@@ -1,7 +1,7 @@
 """The models of a fit: each is made when it is asked for, and scores its candidates once.
 
 With few judgements every fold has models of its own, trained without it; with many, one part is
-held out.
+held out; where nothing is trained, nothing has to be.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from tamis.fit.learning import (
     recipe_for,
     trained,
 )
+from tamis.fit.look import sampled
 from tamis.fit.options import BM25, HALFWAY, POINTS, START, Way, ranked, trained_as, values
 from tamis.fit.plan import (
+    CHOSEN,
     CROSS,
     CURVE,
     DISTILLED,
@@ -38,6 +40,7 @@ from tamis.fit.plan import (
     LEAST_QUERIES,
     LINE,
     SHARES,
+    TRAINED,
     TUNED,
     UNJUDGED,
     Plan,
@@ -124,6 +127,9 @@ class Making:
         """The rounds in which models are compared."""
         parts, seed = self.fitting.parts, self.fitting.request.seed
         learn = parts.learn
+        if not any(self.plan.has(name) for name in TRAINED):
+            most = CHOSEN if self.plan.has("vectors") else self.plan.choosing
+            return [Round("judged", Ids.of([]), sampled(learn, most, seed).queries)]
         try:
             if len(learn) < MANY:
                 asked = parts.asked(learn)

@@ -15,6 +15,7 @@ from tamis.fit.making import FOLDS, MANY
 from tamis.fit.options import WEIGHTS
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import reliability_chart
+from tamis.fit.plan import LEAST_QUERIES, TRAINED
 
 
 def guarded(outcome: Outcome) -> str:
@@ -38,10 +39,11 @@ def _by_rule(outcome: Outcome) -> str:
             "No model was there, or no time for one: what finds documents ranks them. "
             f"What is handed over is {escape(outcome.chosen.way.name)}."
         )
-    judged = len(outcome.parts.learn)
-    few = f"{counted(judged)} with judgements are too few" if judged else "There are no judgements"
+    none = "There are no judgements"
+    if len(outcome.parts.learn):
+        none = "The judged queries cannot be parted, so there are none"
     return (
-        f"{few} to choose by. So a rule was followed that is the same for every collection and "
+        f"{none} to choose by. So a rule was followed that is the same for every collection and "
         "that no figure of this one has a part in: the base, fused with the first stage, each "
         "counting half."
     )
@@ -62,11 +64,17 @@ def _among(outcome: Outcome) -> str:
 
 def _how(outcome: Outcome, choice: Choice) -> str:
     judged = len(outcome.parts.learn)
-    held = (
-        f"each of {FOLDS} folds was ranked by models that were trained without it"
-        if judged < MANY
-        else "one part of the judged queries was held out while models were compared"
-    )
+    if not any(outcome.plan.has(name) for name in TRAINED):
+        held = "nothing was trained, so nothing had to be held out"
+    elif judged < MANY:
+        held = f"each of {FOLDS} folds was ranked by models that were trained without it"
+    else:
+        held = "one part of the judged queries was held out while models were compared"
+    if judged < LEAST_QUERIES:
+        held += (
+            ". They are few, so what would be taken without any, the base and the first stage "
+            "each counting half, counts as the simplest"
+        )
     return (
         f"By the mean {escape(outcome.measure)} of {counted(choice.queries)}: {held}. What is "
         f"lower than {escape(choice.start)} or than {escape(choice.baseline)} is refused; of the "

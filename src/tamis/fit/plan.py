@@ -17,6 +17,7 @@ from tamis.types.pipeline import score_texts
 
 TUNED, CROSS, DISTILLED, INFUSED = "tuned", "cross-encoder", "distilled", "infused"
 CURVE, LINE, UNJUDGED = "curve", "line", "pseudo-labelled"
+TRAINED = (TUNED, CROSS, DISTILLED, INFUSED)
 SHARES = (0.25, 0.5)
 """Of the judged queries, for points of the learning curve before the last."""
 TRAINING = 3.5
