@@ -111,7 +111,7 @@ def run(
     began = time.monotonic()
     started = sieve.with_name(f"{sieve.name}.fitting")
     if not started.exists() and cell.part != "none":
-        shutil.copytree(_index(cell.collection, work, data, base), started / "index")
+        shutil.copytree(index_with_vectors(cell.collection, work, data, base), started / "index")
     fit(request, resume=started.exists(), said=lambda words: print("  ", words, flush=True))
     took = time.monotonic() - began
     if cell.judged and not (sieve / "runs" / "tuned.parquet").exists():
@@ -137,7 +137,7 @@ def plain(
     write_run(done, sieve / "runs" / "tuned.parquet")
 
 
-def _index(collection: str, work: Path, data: Path, base: Path) -> Path:
+def index_with_vectors(collection: str, work: Path, data: Path, base: Path) -> Path:
     """An index with vectors, which every cell of a collection begins with."""
     path = work / f"{collection}.index"
     made = Index.open(path) if path.exists() else None
@@ -226,9 +226,11 @@ def _by_size(found: Sequence[tuple[Cell, Any]], pairs: Sequence[tuple[str, str]]
     print(f"\n{'mean by judged':16}{heads}{'cells':>8}" if found else "")
     for size in sorted({cell.judged or 0 for cell, _ in found}):
         some = [told["values"] for cell, told in found if cell.judged == size]
-        means = [np.mean([np.mean(each[one]) - np.mean(each[other]) for each in some])
-                 for one, other in pairs]  # fmt: skip
-        print(f"{size:<16}" + "".join(f"{mean:+14.4f}" for mean in means) + f"{len(some):8}")
+        line = f"{size:<16}"
+        for one, other in pairs:
+            each = [np.mean(told[one]) - np.mean(told[other]) for told in some if one in told]
+            line += f"{np.mean(each):+14.4f}" if each else f"{'':14}"
+        print(f"{line}{len(some):8}")
 
 
 def _p(values: dict[str, list[float]], one: str, other: str) -> float:
