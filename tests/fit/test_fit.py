@@ -16,7 +16,7 @@ from tamis import durable
 from tamis.cli.app import run
 from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
-from tamis.fit import finding, learning, making
+from tamis.fit import choosing, finding, learning, making
 from tamis.fit.calibrate import Calibration
 from tamis.fit.guard import choose, settled
 from tamis.fit.job import Request, fit
@@ -190,6 +190,9 @@ def test_very_few_judgements_can_refuse_the_rule(tmp_path: Path, base: Path) -> 
     levels = {each["option"]["name"]: each["option"]["simplicity"] for each in told["weighed"]}
     assert levels.pop(rule) == 0 and set(levels.values()) == {1}
     assert told["chosen"] == rule if means[rule] >= floor else means[told["chosen"]] >= floor
+    options = choosing._options(ways("BM25", ["start"]), 6)
+    choice = choose(options, [[1.0], [1.0], [0.0], [1.0], [0.0]], start="start", baseline="BM25")
+    assert choice.refused["start"] == f"no better than {rule}, which needs no judgements"
     report = (tmp_path / "s" / "report.html").read_text("utf-8")
     assert "nothing was trained, so nothing had to be held out" in report
     assert "each counting half, counts as the simplest" in report

@@ -125,9 +125,10 @@ def _options(everything: Sequence[Way], judged: int) -> list[Option]:
     """What the guard chooses from; where very few queries are judged, what would be taken without
     any stands before the rest.
     """
-    few = judged < LEAST_QUERIES
+    if judged >= LEAST_QUERIES:
+        return [Option(way.name, way.simplicity) for way in everything]
     return [
-        Option(way.name, int(way.weight != UNVERIFIED) if few else way.simplicity)
+        Option(way.name, int(way.weight != UNVERIFIED), "which needs no judgements")
         for way in everything
     ]
 

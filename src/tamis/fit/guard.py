@@ -39,7 +39,8 @@ class Option:
 
     name: str
     simplicity: int
-    about: str = ""
+    about: str = "which is simpler"
+    """What is said where it is preferred."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,8 @@ class _Telling:
 
     def _against_chosen(self, number: int) -> tuple[float | None, str]:
         kind = self.options[number].simplicity - self.options[self.chosen].simplicity
-        simpler = ", which is simpler" if kind > 0 else ", which is as simple" if kind == 0 else ""
+        about = self.options[self.chosen].about
+        simpler = f", {about}" if kind > 0 else ", which is as simple" if kind == 0 else ""
         ahead = float(self.means[number] - self.means[self.chosen])
         name = self._name(self.chosen)
         if ahead < -TINY:
