@@ -84,7 +84,13 @@ def cells(part: str) -> Iterator[Cell]:
 
 
 def run(
-    cell: Cell, work: Path, data: Path, base: Path, threads: int | None, minutes: float
+    cell: Cell,
+    work: Path,
+    data: Path,
+    base: Path,
+    threads: int | None,
+    minutes: float,
+    with_plain: bool = True,
 ) -> None:
     """Fit a cell and keep the values of every query."""
     out = work / f"{cell.name}.json"
@@ -114,7 +120,7 @@ def run(
         shutil.copytree(index_with_vectors(cell.collection, work, data, base), started / "index")
     fit(request, resume=started.exists(), said=lambda words: print("  ", words, flush=True))
     took = time.monotonic() - began
-    if cell.judged and not (sieve / "runs" / "tuned.parquet").exists():
+    if with_plain and cell.judged and not (sieve / "runs" / "tuned.parquet").exists():
         plain(cell, sieve, work, source, base, threads)
     _keep(sieve, out, qrels["test"], took)
     shutil.rmtree(sieve)
@@ -253,6 +259,9 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument(
         "--max-time", type=float, default=30, help="minutes that a fit may plan for"
     )
+    parser.add_argument(
+        "--no-plain", action="store_true", help="do not train where the fit has no time to"
+    )
     given = parser.parse_args(arguments)
     data, models = os.environ.get("TAMIS_DATA"), os.environ.get("TAMIS_MODELS")
     if given.part == "table":
@@ -270,7 +279,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(f"{len(left)} fits, about {len(left) * MINUTES[given.part] / 60:.1f} hours on two cores")
     for cell in left:
         base = Path(models) / "minilm"
-        run(cell, given.work, Path(data), base, given.threads, given.max_time)
+        run(cell, given.work, Path(data), base, given.threads, given.max_time, not given.no_plain)
     for cell in cells("none"):
         if (given.work / f"{cell.name}.json").exists():
             tuned_bm25(cell, given.work, Path(data))
