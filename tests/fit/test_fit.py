@@ -510,15 +510,14 @@ def test_a_hybrid_that_finds_more_is_used_where_the_base_makes_more_of_it(
     fitting: Any = SimpleNamespace(
         parts=SimpleNamespace(learn=qrels), request=SimpleNamespace(depth=50, seed=0)
     )
-    plan: Any = SimpleNamespace(choosing=10)
     best = {"BM25": 0.5, "hybrid": 0.25}
     monkeypatch.setattr(finding, "_best", lambda fitting, name, run, some: best[name])
     stages = {"BM25": words, "hybrid": both}
-    told = finding._compared(fitting, plan, stages)
+    told = finding._compared(fitting, stages)
     assert told["at best"] == best and not told["used"]
     best["hybrid"] = 0.75
-    assert finding._compared(fitting, plan, stages)["used"]
-    told = finding._compared(fitting, plan, {"BM25": both, "hybrid": words})
+    assert finding._compared(fitting, stages)["used"]
+    told = finding._compared(fitting, {"BM25": both, "hybrid": words})
     assert not told["used"] and "at best" not in told
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from tamis.collection.runs import read_run
 from tamis.errors import InputError
 from tamis.evaluation import evaluate, t_test
-from tamis.fit.look import sampled
 from tamis.fit.options import BM25, START, values, ways
 from tamis.fit.plan import SAMPLE, Plan
 from tamis.fit.sieve import GIVEN, first_stage
@@ -74,7 +73,7 @@ def find(fitting: Fitting, plan: Plan) -> Found:
         sources[HYBRID] = _hybrid(fitting)
         stages[HYBRID] = searched(HYBRID, sources[HYBRID])
         both = {name: found[0] for name, found in stages.items()}
-        facts["vectors"] = work.note("recall", lambda: _compared(fitting, plan, both))
+        facts["vectors"] = work.note("recall", lambda: _compared(fitting, both))
         used = HYBRID if facts["vectors"]["used"] else BM25
     if fitting.request.candidates is None:
         first, last = (sources[used].search(each, depth) for each in parts.unanswered)
@@ -116,7 +115,7 @@ def _hybrid(fitting: Fitting) -> Source:
     return first_stage(fitting.index, HYBRID, encoder, fitting.request.threads)
 
 
-def _compared(fitting: Fitting, plan: Plan, stages: Mapping[str, Run]) -> dict[str, Any]:
+def _compared(fitting: Fitting, stages: Mapping[str, Run]) -> dict[str, Any]:
     """Whether the hybrid finds more and that is of use: tested, and what the base makes of both,
     on judgements that nothing was trained on yet.
     """
@@ -128,8 +127,7 @@ def _compared(fitting: Fitting, plan: Plan, stages: Mapping[str, Run]) -> dict[s
     facts: dict[str, Any] = {"measure": measure, **means, "p": p}
     if means[HYBRID] <= means[BM25] or p is None or p >= LEVEL:
         return {**facts, "used": False}
-    some = sampled(qrels, plan.choosing, request.seed)
-    best = {name: _best(fitting, name, run, some) for name, run in stages.items()}
+    best = {name: _best(fitting, name, run, qrels) for name, run in stages.items()}
     facts["at best"] = {name: round(value, 4) for name, value in best.items()}
     return {**facts, "used": best[HYBRID] > best[BM25]}
 
