@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ THREE = [Option("bm25", 0), Option("base", 1), Option("tuned", 2)]
 FOUR = [*THREE, Option("fused", 3)]
 
 
-def chosen(options: Sequence[Option], values: Sequence[Sequence[float]], **more: int) -> Choice:
+def chosen(options: Sequence[Option], values: Sequence[Sequence[float]], **more: Any) -> Choice:
     return choose(options, np.array(values), start="base", baseline="bm25", **more)
 
 
@@ -293,3 +294,16 @@ def test_luck_is_that_of_enumeration() -> None:
     flipped = next(guard._signs(7, 0)) @ values.T
     luck = guard._luck(values, flipped, 1, np.array([False, False, True, True]))
     assert luck.tolist() == pytest.approx([1, 1, *expected])
+
+
+def test_a_floor_that_is_named_replaces_start_and_baseline() -> None:
+    options = [Option("usual", 0), Option("bm25", 1), Option("base", 1)]
+    lucky = [[0.5, 0.5, 0.5, 0.5], [0.2, 0.2, 0.2, 0.2], [0.5, 0.5, 0.5, 0.9]]
+    assert choose(options, lucky, start="base", baseline="bm25").chosen == "base"
+    choice = choose(options, lucky, start="base", baseline="bm25", floor="usual")
+    assert (choice.chosen, choice.start, choice.baseline) == ("usual", "base", "bm25")
+    assert choice.refused["bm25"] == "lower than usual by .300"
+    sure = [*lucky[:2], [0.9, 0.9, 0.9, 0.9]]
+    assert choose(options, sure, start="base", baseline="bm25", floor="usual").chosen == "base"
+    with pytest.raises(InputError, match="'no' is not among the options"):
+        choose(options, lucky, start="base", baseline="bm25", floor="no")

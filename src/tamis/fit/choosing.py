@@ -101,8 +101,9 @@ def _by_judgements(making: Making) -> Chosen:
     by_name = {way.name: way for way in everything}
     tried = [making.tried(turn, models) for turn in making.rounds]
     held = np.concatenate([each.values(everything, request.measure) for each in tried], 1)
-    options = _options(everything, len(parts.learn))
-    choice = choose(options, held, start=START, baseline=BM25, seed=request.seed)
+    options = [Option(way.name, way.simplicity, _about(way)) for way in everything]
+    usual = min(everything, key=lambda way: way.simplicity).name
+    choice = choose(options, held, start=START, baseline=BM25, floor=usual, seed=request.seed)
     chosen, decided = by_name[choice.chosen], None
     runs = making.test_runs(models, everything, chosen)
     if len(parts.test) >= LEAST_QUERIES:
@@ -121,16 +122,8 @@ def _by_judgements(making: Making) -> Chosen:
     )
 
 
-def _options(everything: Sequence[Way], judged: int) -> list[Option]:
-    """What the guard chooses from; where very few queries are judged, what would be taken without
-    any stands before the rest.
-    """
-    if judged >= LEAST_QUERIES:
-        return [Option(way.name, way.simplicity) for way in everything]
-    return [
-        Option(way.name, int(way.weight != UNVERIFIED), "which needs no judgements")
-        for way in everything
-    ]
+def _about(way: Way) -> str:
+    return "which is simpler" if way.simplicity else "which is safer"
 
 
 def _rows(

@@ -87,14 +87,16 @@ def choose(
     *,
     start: str,
     baseline: str,
+    floor: str | None = None,
     luck: float = LUCK,
     seed: int = 0,
 ) -> Choice:
     """Choose by held-out values: a row an option, a column a query.
 
     The start and the baseline are among the options; what has a lower mean than one of them is
-    refused, so the lower of the two as well. A lead that luck gives as often as `luck` is none.
-    `seed` draws signs where there are too many to try all.
+    refused, so the lower of the two as well; or, where a `floor` is named, what has a lower mean
+    than that. A lead that luck gives as often as `luck` is none. `seed` draws signs where there are
+    too many to try all.
 
     >>> options = [Option("bm25", 0), Option("base", 1), Option("tuned", 2)]
     >>> values = [[0.2, 0.5, 0.2, 0.5], [0.5, 0.5, 0.2, 1.0], [0.5, 0.5, 0.4, 1.0]]
@@ -104,12 +106,13 @@ def choose(
     >>> print(choice.refused["tuned"])
     not surely better than base, which is simpler: +.050, luck gives as much in 50 of 100 cases
     """
-    table = _checked(options, values, start, baseline)
+    table = _checked(options, values, {start, baseline, floor or start})
     means = table.mean(axis=1)
     names = [option.name for option in options]
-    floor = max(names.index(start), names.index(baseline), key=lambda number: means[number])
+    bounds = (start, baseline) if floor is None else (floor,)
+    least = max(map(names.index, bounds), key=lambda number: means[number])
     simplicity = np.array([option.simplicity for option in options])
-    steps = _steps(means, simplicity, float(means[floor]))
+    steps = _steps(means, simplicity, float(means[least]))
     flipped = np.concatenate([signs @ table.T for signs in _signs(table.shape[1], seed)])
     beaten: dict[int, tuple[int, float]] = {}
     for chosen in steps:
@@ -118,7 +121,7 @@ def choose(
         if found[rival] >= luck:
             break
         beaten[chosen] = rival, float(found[rival])
-    told = _Telling(options, means, floor, chosen, found, beaten)
+    told = _Telling(options, means, least, chosen, found, beaten)
     differences = table - table[steps[-1]]
     weighed = tuple(
         Weighed(option, float(means[number]), float(differences[number].mean()),
@@ -128,12 +131,12 @@ def choose(
     return Choice(names[chosen], names[steps[-1]], start, baseline, table.shape[1], weighed)
 
 
-def _checked(options: Sequence[Option], values: ArrayLike, start: str, baseline: str) -> Values:
+def _checked(options: Sequence[Option], values: ArrayLike, needed: set[str]) -> Values:
     table = np.asarray(values, np.float64)
     names = [option.name for option in options]
     if len(set(names)) < len(names):
         raise InputError("two options have the same name", hint="give each its own")
-    for name in (start, baseline):
+    for name in needed:
         if name not in names:
             raise InputError(f"{name!r} is not among the options", hint=f"there are {names}")
     if table.ndim != 2 or len(table) != len(options) or not table.shape[1]:

@@ -22,6 +22,9 @@ POINTS = {"quarter tuned": 0.25, HALFWAY: 0.5, "three-quarter tuned": 0.75}
 """Models on the line from the start to the tuned one, by how far along they lie."""
 WEIGHTS = (0.25, 0.5, 0.75)
 """How much a model counts beside the first stage, where the two are fused."""
+PREFERRED = 0.75
+"""The same of the base where judgements do not surely speak for another way: rarely far from the
+best (docs/explanation/guard.md)."""
 UNVERIFIED = 0.5
 """The same where nothing can be tested, for every collection: the plain half, not tuned on any."""
 
@@ -47,8 +50,9 @@ def trained_as(name: str) -> str:
 def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[Way]:
     """All ways with these models, which are given from the simplest to the least simple.
 
-    What was not trained is equally simple, and so is all that one training made, alone or fused.
-    `others` are first stages beside the one whose candidates are scored; they stand alone.
+    The first model, fused so that it counts PREFERRED, stands before all; then whatever was not
+    trained, then all that one training made, alone or fused. `others` are first stages beside the
+    one whose candidates are scored; they stand alone.
 
     >>> [way.name for way in ways("BM25", ["start"])]
     ['BM25', 'start', 'start .25 + BM25', 'start .50 + BM25', 'start .75 + BM25']
@@ -56,14 +60,15 @@ def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[
     ['BM25', 'hybrid']
     """
     stages = sorted([first, *others], key=lambda name: (name != BM25, name))
-    found = [Way(name, None if name == first else name, None, 0) for name in stages]
+    found = [Way(name, None if name == first else name, None, 1) for name in stages]
     trainings = list(dict.fromkeys(map(trained_as, models)))
     for model in models:
-        simplicity = trainings.index(trained_as(model))
+        simplicity = 1 + trainings.index(trained_as(model))
         found.append(Way(model, model, None, simplicity))
         for weight in WEIGHTS:
             name = f"{model} {weight:.2f} + {first}".replace(" 0.", " .")
-            found.append(Way(name, model, weight, simplicity))
+            preferred = model == models[0] and weight == PREFERRED
+            found.append(Way(name, model, weight, 0 if preferred else simplicity))
     return found
 
 

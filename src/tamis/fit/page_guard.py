@@ -15,7 +15,7 @@ from tamis.fit.making import FOLDS, MANY
 from tamis.fit.options import WEIGHTS
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import reliability_chart
-from tamis.fit.plan import LEAST_QUERIES, TRAINED
+from tamis.fit.plan import TRAINED
 
 
 def guarded(outcome: Outcome) -> str:
@@ -70,17 +70,16 @@ def _how(outcome: Outcome, choice: Choice) -> str:
         held = f"each of {FOLDS} folds was ranked by models that were trained without it"
     else:
         held = "one part of the judged queries was held out while models were compared"
-    if judged < LEAST_QUERIES:
-        held += (
-            ". They are few, so what would be taken without any, the base and the first stage "
-            "each counting half, counts as the simplest"
-        )
     return (
-        f"By the mean {escape(outcome.measure)} of {counted(choice.queries)}: {held}. What is "
-        f"lower than {escape(choice.start)} or than {escape(choice.baseline)} is refused; of the "
-        "rest the simplest is taken that nothing less simple surpasses by more than luck gives in "
-        f"{LUCK * 100:.0f} of 100 cases.{_tuned(outcome)}"
+        f"By the mean {escape(outcome.measure)} of {counted(choice.queries)}: {held}. The usual "
+        f"way is {escape(_usual(choice))}, which is rarely far below the best. What is lower "
+        "on these queries is refused; of the rest the simplest is taken that nothing less simple "
+        f"surpasses by more than luck gives in {LUCK * 100:.0f} of 100 cases.{_tuned(outcome)}"
     )
+
+
+def _usual(choice: Choice) -> str:
+    return min((each.option for each in choice.weighed), key=lambda one: one.simplicity).name
 
 
 def _tuned(outcome: Outcome) -> str:
