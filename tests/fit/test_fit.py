@@ -21,7 +21,7 @@ from tamis.fit.calibrate import Calibration
 from tamis.fit.guard import choose, settled
 from tamis.fit.job import Request, fit
 from tamis.fit.look import parted
-from tamis.fit.making import Making
+from tamis.fit.making import Making, Round
 from tamis.fit.options import POINTS, features, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
 from tamis.fit.sieve import Sieve, open_sieve
@@ -100,6 +100,7 @@ def test_a_teacher_and_word_vectors_make_more_models(
 ) -> None:
     folder = collection(tmp_path / "docs", train=60)
     monkeypatch.setattr("tamis.fit.making.MANY", 50)
+    monkeypatch.setattr("tamis.fit.plan.CURVED", 50)
     monkeypatch.setattr("tamis.fit.plan.PSEUDO", 60)
     vectors = tmp_path / "vectors.txt"
     rows = [f"{word} {number} {number**2 % 7} 1" for number, word in enumerate(THINGS)]
@@ -193,15 +194,39 @@ def test_very_few_judgements_hold_on_to_the_usual_way(tmp_path: Path, base: Path
 
 
 def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
-    learn = Qrels.from_dict({f"q{n:03}": {"d": 1} for n in range(400)})
-    fitting: Any = SimpleNamespace(
-        parts=SimpleNamespace(learn=learn), request=SimpleNamespace(seed=0)
-    )
-    plan = make_plan(Sizes(50_000, 400, 300, 400, 50, 1.0, "bi-encoder", 2), 0.01, 900)
+    plan = make_plan(Sizes(50_000, 700, 300, 700, 50, 1.0, "bi-encoder", 2), 0.01, 900)
     assert plan.has("vectors") and not plan.has("tuned")
+    (only,) = rounds(700, plan)
+    assert len(only.held) == 600 and not len(only.learn)
+
+
+def test_what_is_held_out_is_what_there_is_time_to_compare_on() -> None:
+    sizes = Sizes(2_000, 512, 300, 512, 50, 1.0, "bi-encoder", 4)
+    plan = make_plan(sizes, 0.01, 1_800)
+    turns = rounds(512, plan)
+    assert plan.has("curve") and [len(turn.held) for turn in turns] == [171, 171, 170]
+    assert all(len(turn.learn) + len(turn.held) == 512 for turn in turns)
+    few = replace(plan, choosing=100)
+    turns = rounds(512, few)
+    assert [(len(turn.learn), len(turn.held)) for turn in turns] == [
+        (341, 34),
+        (341, 34),
+        (342, 34),
+    ]
+    assert all(not set(turn.learn) & set(turn.held) for turn in turns)
+    (only,) = rounds(1_000, plan)
+    assert (len(only.learn), len(only.held)) == (667, 333)
+
+
+def rounds(judged: int, plan: Plan) -> list[Round]:
+    """In which rounds models are compared, by as many judged queries."""
+    qrels = Qrels.from_dict({f"q{n:03}": {"d": 1} for n in range(judged)})
+    asked = Queries.of(Query(name, f"{name} {number**3}") for number, name in enumerate(qrels))
+    fitting: Any = SimpleNamespace(
+        parts=SimpleNamespace(learn=qrels, asked=lambda _: asked), request=SimpleNamespace(seed=0)
+    )
     found: Any = None
-    (only,) = Making(fitting, plan, found).rounds
-    assert len(only.held) == 300 and not len(only.learn)
+    return Making(fitting, plan, found).rounds
 
 
 def test_judgements_only_to_test_on(tmp_path: Path, base: Path) -> None:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from tamis.fit.job import Fitting
     from tamis.labels.examples import Examples
 
-MANY = 150
+MANY = 600
 """From how many judged queries on one part is held out, in place of folds."""
 FOLDS = 3
 TIMED = 3
@@ -132,10 +132,15 @@ class Making:
             return [Round("judged", Ids.of([]), sampled(learn, most, seed).queries)]
         try:
             if len(learn) < MANY:
-                asked = parts.asked(learn)
+                turns = folds(parts.asked(learn), FOLDS, seed=seed)
+                most = -(-self.plan.choosing // FOLDS)
                 return [
-                    Round(f"fold {number + 1}", *both)
-                    for number, both in enumerate(folds(asked, FOLDS, seed=seed))
+                    Round(
+                        f"fold {number + 1}",
+                        taught,
+                        sampled(learn.select(held), most, seed).queries,
+                    )
+                    for number, (taught, held) in enumerate(turns)
                 ]
             held = min(HELD_OUT, self.plan.choosing / len(learn))
             both = split(parts.asked(learn), {"learn": 1 - held, "held": held}, seed=seed)
@@ -283,17 +288,17 @@ class Making:
         return float(self.fitting.work.note(f"cost {name}", make)["seconds"])
 
     def curve(self, tried: Sequence[Tried]) -> list[tuple[int, float]]:
-        """The measure of the trained base on queries held out, by how many it learnt from; with
-        folds only that of the base and of what each fold has trained.
+        """The measure of the trained base on queries held out, by how many it learnt from; where
+        there are few, only that of the base and of what each fold has trained.
         """
-        if len(self.rounds) > 1:
+        if not self.plan.has(CURVE):
+            if len(self.rounds) < FOLDS:
+                return []
             both = [Way(name, name, None, 0) for name in (START, TUNED)]
             parts = [each.values(both, self.fitting.request.measure) for each in tried]
             means = np.concatenate(parts, 1).mean(1).round(4).tolist()
             learnt = round(float(np.mean([len(turn.learn) for turn in self.rounds])))
             return list(zip((0, learnt), means, strict=True))
-        if not self.plan.has(CURVE):
-            return []
         whole, measure = self.rounds[0], self.fitting.request.measure
         drawn = np.random.default_rng(self.fitting.request.seed).permutation(len(whole.learn))
         points = [(0, START, whole), (len(whole.learn), TUNED, whole)]

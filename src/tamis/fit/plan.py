@@ -26,8 +26,10 @@ SAMPLE = 48
 """How many texts are scored to measure the pace."""
 SPARED = 0.9
 """The share of the time that is planned for: the rest is for what was not foreseen."""
-CHOSEN = 300
+CHOSEN = 600
 """On how many queries models are compared at most."""
+CURVED = 150
+"""From how many judged queries on it is seen what fewer would give."""
 HELD_OUT = 1 / 3
 """The share of the judged queries that is held out, where one part is."""
 LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: 3_000, INFUSED: 3_000}
@@ -190,7 +192,7 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
         if name == CROSS:
             planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
     tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
-    if tuned and sizes.folds == 2:
+    if tuned and sizes.learn >= CURVED:
         cost = TRAINING * pace * tuned.size * sum(SHARES) + len(SHARES) * choosing * a_query
         planner.may(Step(CURVE, "what fewer judgements give", cost, size=tuned.size))
     return Plan(tuple(planner.steps), choosing, testing, pace)
