@@ -6,13 +6,14 @@
 bi-encoder (the first 64 tokens of a text, to keep this cheap), the usual way is the start fused
 with BM25. What is offered beside these three:
 
-- `ruined`: the start with noise in its weights, and the point halfway to it, both also fused;
+- `ruined`: the start with noise in its weights, and the point halfway to it;
 - `lucky`: ten models whose true mean is the start's less .01;
 - `better`: nine of those and one whose true mean is the start's plus .03; and that one alone;
-- `bad start`: nothing, but the start is itself a model with much noise.
+- `bad start`: nothing, but the start is itself a model with much noise;
 
-Values of the last ones are the start's plus real differences, those of the halfway model from the
-start, dealt out to other queries, the gains among them stretched to the mean wanted. All scored
+each alone and fused. Values of lucky and better ones are the start's plus real differences, those
+of the halfway model from the start, dealt out to other queries, the gains among them stretched to
+the mean wanted; fused likewise, with half the difference of the means. All scored
 queries are the truth; 8 to 512 of them are drawn with replacement, a rule chooses, and what it
 hands over is looked up in the truth. `best mean` takes the highest mean; `one error` the simplest
 within one standard error of it; `guard` is `tamis.fit.guard.choose`; `+ test` adds its test on 300
@@ -23,6 +24,7 @@ import argparse
 import json
 import os
 import shutil
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -107,27 +109,31 @@ def scored(data: Path, models: Path, work: Path) -> dict[str, Values]:
     return {name: np.array(each) for name, each in json.loads(path.read_text()).items()}
 
 
-def related(values: Mapping[str, Values], by: float, seed: int) -> Values:
-    """The start's values plus real differences of other queries, the gains stretched so that the
-    mean is `by` more; queries without a difference stay so.
+def related(values: Mapping[str, Values], name: str, by: float, seed: int) -> dict[str, Values]:
+    """A model, alone and fused: the start's values plus real differences of other queries, the
+    gains stretched so that the mean is `by` more, half as much fused; queries without a difference
+    stay so.
     """
-    differences = values["halfway"] - values[START]
-    gains, losses = np.maximum(differences, 0), np.minimum(differences, 0)
-    stretch = (by * len(differences) - losses.sum()) / gains.sum()
-    dealt: Values = np.random.default_rng(seed).permutation(stretch * gains + losses)
-    return np.asarray(values[START] + dealt)
+    made = {}
+    for more, mean in (("", by), ("+bm25", by / 2)):
+        differences = values[f"halfway{more}"] - values[f"{START}{more}"]
+        gains, losses = np.maximum(differences, 0), np.minimum(differences, 0)
+        stretch = (mean * len(differences) - losses.sum()) / gains.sum()
+        dealt: Values = np.random.default_rng(seed).permutation(stretch * gains + losses)
+        made[f"{name}{more}"] = values[f"{START}{more}"] + dealt
+    return made
 
 
 def worlds(values: Mapping[str, Values]) -> dict[str, World]:
     """By name; the first three offered are BM25, the start and the two fused."""
-    lucky = {f"lucky {number}": related(values, -0.01, number) for number in range(10)}
-    rest = {name: lucky[name] for name in list(lucky)[1:]}
+    lucky = [related(values, f"lucky {number}", -0.01, number) for number in range(10)]
+    better = related(values, "better", 0.03, 0)
     noise = [f"{name}{more}" for more in ("", "+bm25") for name in ("halfway", "ruined")]
     offered: dict[str, tuple[str, dict[str, Values], set[str]]] = {
         "ruined": (START, {name: values[name] for name in noise}, {"ruined", "ruined+bm25"}),
-        "lucky": (START, lucky, set(lucky)),
-        "better": (START, {"better": related(values, 0.03, 0), **rest}, {"better"}),
-        "better alone": (START, {"better": related(values, 0.03, 0)}, {"better"}),
+        "lucky": (START, dict(ChainMap(*lucky)), set(ChainMap(*lucky))),
+        "better": (START, dict(ChainMap(better, *lucky[1:])), set(better)),
+        "better alone": (START, better, set(better)),
         "bad start": ("bad", {}, {"bad", "bad+bm25"}),
     }
     made = {}
