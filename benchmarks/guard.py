@@ -36,7 +36,7 @@ from tamis.collection.opening import open_collection
 from tamis.errors import require
 from tamis.evaluation import evaluate
 from tamis.fit.guard import LUCK, Option, choose, settled
-from tamis.fit.options import PREFERRED
+from tamis.fit.options import BM25, PREFERRED, floors
 from tamis.pipeline.fuse import weighted_sum
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.search import Index
@@ -50,7 +50,7 @@ NOISE = {"halfway": 0.125, "ruined": 0.25, "bad": 0.5}
 SIZES = (8, 32, 128, 512)
 TESTED = 300
 RULES = ("best mean", "one error", "guard", "+ test")
-BM25, START = "bm25", "start"
+START = "start"
 
 
 class World(NamedTuple):
@@ -103,7 +103,7 @@ def scored(data: Path, models: Path, work: Path) -> dict[str, Values]:
         for name, folder in {START: start, **folders}.items():
             print(f"scoring {name}", flush=True)
             runs[name] = reranked(bm25, texts, folder)
-            runs[f"{name}+bm25"] = weighted_sum([bm25, runs[name]], [1 - PREFERRED, PREFERRED])
+            runs[f"{name}+BM25"] = weighted_sum([bm25, runs[name]], [1 - PREFERRED, PREFERRED])
         found = evaluate(qrels, runs, [MEASURE])
         path.write_text(json.dumps({name: found.values(name, MEASURE).tolist() for name in runs}))
     return {name: np.array(each) for name, each in json.loads(path.read_text()).items()}
@@ -115,7 +115,7 @@ def related(values: Mapping[str, Values], name: str, by: float, seed: int) -> di
     stay so.
     """
     made = {}
-    for more, mean in (("", by), ("+bm25", by / 2)):
+    for more, mean in (("", by), ("+BM25", by / 2)):
         differences = values[f"halfway{more}"] - values[f"{START}{more}"]
         gains, losses = np.maximum(differences, 0), np.minimum(differences, 0)
         stretch = (mean * len(differences) - losses.sum()) / gains.sum()
@@ -128,17 +128,17 @@ def worlds(values: Mapping[str, Values]) -> dict[str, World]:
     """By name; the first three offered are BM25, the start and the two fused."""
     lucky = [related(values, f"lucky {number}", -0.01, number) for number in range(10)]
     better = related(values, "better", 0.03, 0)
-    noise = [f"{name}{more}" for more in ("", "+bm25") for name in ("halfway", "ruined")]
+    noise = [f"{name}{more}" for more in ("", "+BM25") for name in ("halfway", "ruined")]
     offered: dict[str, tuple[str, dict[str, Values], set[str]]] = {
-        "ruined": (START, {name: values[name] for name in noise}, {"ruined", "ruined+bm25"}),
+        "ruined": (START, {name: values[name] for name in noise}, {"ruined", "ruined+BM25"}),
         "lucky": (START, dict(ChainMap(*lucky)), set(ChainMap(*lucky))),
         "better": (START, dict(ChainMap(better, *lucky[1:])), set(better)),
         "better alone": (START, better, set(better)),
-        "bad start": ("bad", {}, {"bad", "bad+bm25"}),
+        "bad start": ("bad", {}, {"bad", "bad+BM25"}),
     }
     made = {}
     for world, (start, more, counted) in offered.items():
-        levels = {BM25: 1, start: 1, f"{start}+bm25": 0} | dict.fromkeys(more, 2)
+        levels = {BM25: 1, start: 1, f"{start}+BM25": 0} | dict.fromkeys(more, 2)
         table = np.array([{**values, **more}[name] for name in levels])
         made[world] = World([Option(*each) for each in levels.items()], table, counted)
     return made
@@ -164,7 +164,8 @@ def guarded(
 ) -> tuple[str, str]:
     """What the guard chooses, and what it hands over after its test."""
     _, start, usual = (option.name for option in options[:3])
-    choice = choose(options, judged, start=start, baseline=BM25, floor=usual, luck=luck)
+    least = floors(usual, judged.shape[1])
+    choice = choose(options, judged, start=start, baseline=BM25, floors=least, luck=luck)
     named = {option.name: row for option, row in zip(options, test, strict=True)}
     return choice.chosen, settled(choice, named, resamples=10).name
 

@@ -18,11 +18,11 @@ from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
 from tamis.fit import finding, learning, making
 from tamis.fit.calibrate import Calibration
-from tamis.fit.guard import choose, settled
+from tamis.fit.guard import Option, choose, settled
 from tamis.fit.job import Request, fit
 from tamis.fit.look import parted
 from tamis.fit.making import Making, Round
-from tamis.fit.options import POINTS, features, ranked, ways
+from tamis.fit.options import POINTS, features, floors, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
 from tamis.fit.sieve import Sieve, open_sieve
 from tamis.models import adopt
@@ -191,6 +191,7 @@ def test_very_few_judgements_hold_on_to_the_usual_way(tmp_path: Path, base: Path
     report = (tmp_path / "s" / "report.html").read_text("utf-8")
     assert "nothing was trained, so nothing had to be held out" in report
     assert "The usual way is start .75 + BM25" in report
+    assert "What is lower than start .75 + BM25 is refused" in report
 
 
 def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
@@ -538,6 +539,17 @@ def test_a_hybrid_that_finds_more_is_used_where_the_base_makes_more_of_it(
     assert finding._compared(fitting, stages)["used"]
     told = finding._compared(fitting, {"BM25": both, "hybrid": words})
     assert not told["used"] and "at best" not in told
+
+
+def test_ten_judged_queries_can_put_words_alone_before_the_usual_way() -> None:
+    offered = ways("BM25", ["start"])
+    options = [Option(way.name, way.simplicity) for way in offered]
+    for judged, expected in ((9, "start .75 + BM25"), (10, "BM25")):
+        fused = [0.5] * (judged - 1) + [0.4]  # lower on one query: luck, and yet lower
+        table = [[0.5] * judged, [0.1] * judged, [0.2] * judged, [0.3] * judged, fused]
+        least = floors("start .75 + BM25", judged)
+        choice = choose(options, table, start="start", baseline="BM25", floors=least)
+        assert choice.chosen == expected
 
 
 def test_what_one_training_made_is_equally_simple() -> None:

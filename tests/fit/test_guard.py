@@ -300,10 +300,10 @@ def test_a_floor_that_is_named_replaces_start_and_baseline() -> None:
     options = [Option("usual", 0), Option("bm25", 1), Option("base", 1)]
     lucky = [[0.5, 0.5, 0.5, 0.5], [0.2, 0.2, 0.2, 0.2], [0.5, 0.5, 0.5, 0.9]]
     assert choose(options, lucky, start="base", baseline="bm25").chosen == "base"
-    choice = choose(options, lucky, start="base", baseline="bm25", floor="usual")
+    choice = choose(options, lucky, start="base", baseline="bm25", floors=["usual"])
     assert (choice.chosen, choice.start, choice.baseline) == ("usual", "base", "bm25")
     assert choice.refused["bm25"] == "lower than usual by .300"
     sure = [*lucky[:2], [0.9, 0.9, 0.9, 0.9]]
-    assert choose(options, sure, start="base", baseline="bm25", floor="usual").chosen == "base"
+    assert choose(options, sure, start="base", baseline="bm25", floors=["usual"]).chosen == "base"
     with pytest.raises(InputError, match="'no' is not among the options"):
-        choose(options, lucky, start="base", baseline="bm25", floor="no")
+        choose(options, lucky, start="base", baseline="bm25", floors=["no"])

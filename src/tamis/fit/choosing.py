@@ -16,7 +16,7 @@ from tamis.fit.calibrate import Calibration
 from tamis.fit.finding import Found
 from tamis.fit.guard import Choice, Option, Settled, choose, settled
 from tamis.fit.making import Making, Tried
-from tamis.fit.options import BM25, START, UNVERIFIED, Way, features, ranked, relevant, ways
+from tamis.fit.options import BM25, START, UNVERIFIED, Way, features, floors, ranked, relevant, ways
 from tamis.fit.plan import LEAST_QUERIES, TUNED, Plan
 from tamis.types import Qrels, Run
 
@@ -103,7 +103,8 @@ def _by_judgements(making: Making) -> Chosen:
     held = np.concatenate([each.values(everything, request.measure) for each in tried], 1)
     options = [Option(way.name, way.simplicity, _about(way)) for way in everything]
     usual = min(everything, key=lambda way: way.simplicity).name
-    choice = choose(options, held, start=START, baseline=BM25, floor=usual, seed=request.seed)
+    least = floors(usual, held.shape[1])
+    choice = choose(options, held, start=START, baseline=BM25, floors=least, seed=request.seed)
     chosen, decided = by_name[choice.chosen], None
     runs = making.test_runs(models, everything, chosen)
     if len(parts.test) >= LEAST_QUERIES:

@@ -87,16 +87,15 @@ def choose(
     *,
     start: str,
     baseline: str,
-    floor: str | None = None,
+    floors: Sequence[str] = (),
     luck: float = LUCK,
     seed: int = 0,
 ) -> Choice:
     """Choose by held-out values: a row an option, a column a query.
 
-    The start and the baseline are among the options; what has a lower mean than one of them is
-    refused, so the lower of the two as well; or, where a `floor` is named, what has a lower mean
-    than that. A lead that luck gives as often as `luck` is none. `seed` draws signs where there are
-    too many to try all.
+    What has a lower mean than one of the `floors`, which are the start and the baseline unless
+    named, is refused. A lead that luck gives as often as `luck` is none. `seed` draws signs where
+    there are too many to try all.
 
     >>> options = [Option("bm25", 0), Option("base", 1), Option("tuned", 2)]
     >>> values = [[0.2, 0.5, 0.2, 0.5], [0.5, 0.5, 0.2, 1.0], [0.5, 0.5, 0.4, 1.0]]
@@ -106,11 +105,11 @@ def choose(
     >>> print(choice.refused["tuned"])
     not surely better than base, which is simpler: +.050, luck gives as much in 50 of 100 cases
     """
-    table = _checked(options, values, {start, baseline, floor or start})
+    floors = floors or (start, baseline)
+    table = _checked(options, values, {start, baseline, *floors})
     means = table.mean(axis=1)
     names = [option.name for option in options]
-    bounds = (start, baseline) if floor is None else (floor,)
-    least = max(map(names.index, bounds), key=lambda number: means[number])
+    least = max(map(names.index, floors), key=lambda number: means[number])
     simplicity = np.array([option.simplicity for option in options])
     steps = _steps(means, simplicity, float(means[least]))
     flipped = np.concatenate([signs @ table.T for signs in _signs(table.shape[1], seed)])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.evaluation import evaluate
-from tamis.fit.plan import TUNED
+from tamis.fit.plan import LEAST_QUERIES, TUNED
 from tamis.pipeline.placing import below, interpolated
 from tamis.types import Qrels, Run
 
@@ -40,6 +40,11 @@ class Way:
     model: str | None
     weight: float | None
     simplicity: int
+
+
+def floors(usual: str, judged: int) -> list[str]:
+    """What nothing may be below: the usual way, and BM25 unless very few queries speak for it."""
+    return [usual, BM25] if judged >= LEAST_QUERIES else [usual]
 
 
 def trained_as(name: str) -> str:

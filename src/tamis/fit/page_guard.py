@@ -12,7 +12,7 @@ from tamis.evaluation.report_tables import p_text, p_value
 from tamis.fit.calibrate import Bin, Calibration
 from tamis.fit.guard import LUCK, Against, Choice, Settled, Weighed
 from tamis.fit.making import FOLDS, MANY
-from tamis.fit.options import WEIGHTS
+from tamis.fit.options import WEIGHTS, floors
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import reliability_chart
 from tamis.fit.plan import TRAINED
@@ -70,16 +70,14 @@ def _how(outcome: Outcome, choice: Choice) -> str:
         held = f"each of {FOLDS} folds was ranked by models that were trained without it"
     else:
         held = "one part of the judged queries was held out while models were compared"
+    usual = min((each.option for each in choice.weighed), key=lambda one: one.simplicity).name
+    least = " or than ".join(floors(usual, choice.queries))
     return (
         f"By the mean {escape(outcome.measure)} of {counted(choice.queries)}: {held}. The usual "
-        f"way is {escape(_usual(choice))}, which is rarely far below the best. What is lower "
-        "on these queries is refused; of the rest the simplest is taken that nothing less simple "
+        f"way is {escape(usual)}, which is rarely far below the best. What is lower than "
+        f"{escape(least)} is refused; of the rest the simplest is taken that nothing less simple "
         f"surpasses by more than luck gives in {LUCK * 100:.0f} of 100 cases.{_tuned(outcome)}"
     )
-
-
-def _usual(choice: Choice) -> str:
-    return min((each.option for each in choice.weighed), key=lambda one: one.simplicity).name
 
 
 def _tuned(outcome: Outcome) -> str:
