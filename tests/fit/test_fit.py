@@ -99,8 +99,8 @@ def test_a_teacher_and_word_vectors_make_more_models(
     tmp_path: Path, base: Path, tiny_cross_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = collection(tmp_path / "docs", train=60)
-    monkeypatch.setattr("tamis.fit.making.MANY", 50)
-    monkeypatch.setattr("tamis.fit.plan.CURVED", 50)
+    monkeypatch.setattr("tamis.fit.plan.FEW", 50)
+    monkeypatch.setattr("tamis.fit.plan.MANY", 50)
     monkeypatch.setattr("tamis.fit.plan.PSEUDO", 60)
     vectors = tmp_path / "vectors.txt"
     rows = [f"{word} {number} {number**2 % 7} 1" for number, word in enumerate(THINGS)]
@@ -195,14 +195,14 @@ def test_very_few_judgements_hold_on_to_the_usual_way(tmp_path: Path, base: Path
 
 
 def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
-    plan = make_plan(Sizes(50_000, 700, 300, 700, 50, 1.0, "bi-encoder", 2), 0.01, 900)
+    plan = make_plan(Sizes(50_000, 700, 300, 700, 50, 1.0, "bi-encoder"), 0.01, 900)
     assert plan.has("vectors") and not plan.has("tuned")
     (only,) = rounds(700, plan)
     assert len(only.held) == 600 and not len(only.learn)
 
 
 def test_what_is_held_out_is_what_there_is_time_to_compare_on() -> None:
-    sizes = Sizes(2_000, 512, 300, 512, 50, 1.0, "bi-encoder", 4)
+    sizes = Sizes(2_000, 512, 300, 512, 50, 1.0, "bi-encoder")
     plan = make_plan(sizes, 0.01, 1_800)
     turns = rounds(512, plan)
     assert plan.has("curve") and [len(turn.held) for turn in turns] == [171, 171, 170]
@@ -215,8 +215,13 @@ def test_what_is_held_out_is_what_there_is_time_to_compare_on() -> None:
         (342, 34),
     ]
     assert all(not set(turn.learn) & set(turn.held) for turn in turns)
-    (only,) = rounds(1_000, plan)
-    assert (len(only.learn), len(only.held)) == (667, 333)
+    hurried = make_plan(sizes, 0.01, 400)
+    (only,) = rounds(512, hurried)  # not all that the recipe wants: one part will do
+    assert plan.size("tuned") > hurried.size("tuned") > 0
+    assert (len(only.learn), len(only.held)) == (341, 171)
+    many = make_plan(replace(sizes, learn=3_000), 0.01, 900)
+    (only,) = rounds(3_000, many)
+    assert (len(only.learn), len(only.held)) == (2_700, 300)
 
 
 def rounds(judged: int, plan: Plan) -> list[Round]:
@@ -247,7 +252,7 @@ def test_without_a_model_words_are_all_there_is(tmp_path: Path) -> None:
     assert sieve.note["chosen"] == "BM25" and sieve.search("drum net")
 
 
-PLAN = make_plan(Sizes(42, 24, 16, 30, 10, 1.0, "bi-encoder", 4), 1e-3, 60.0)
+PLAN = make_plan(Sizes(42, 24, 16, 30, 10, 1.0, "bi-encoder"), 1e-3, 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -598,7 +603,7 @@ def test_judgements_of_several_splits_add_up_and_missing_answers_are_no_refusal(
 
 
 def test_a_plan_fits_the_time() -> None:
-    sizes = Sizes(10_000, 500, 300, 5_000, 50, 1.0, "bi-encoder", 2)
+    sizes = Sizes(10_000, 500, 300, 5_000, 50, 1.0, "bi-encoder")
     for seconds in (10, 60, 300, 1_800, 7_200):
         plan = make_plan(sizes, 0.01, seconds)
         assert plan.seconds <= max(seconds, 5)

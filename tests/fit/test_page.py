@@ -40,6 +40,7 @@ PLAN = Plan(
         Step(TUNED, "the base, trained on judgements", 200.0, size=3000),
         Step("cross-encoder", "labels of the first stage, then judgements", 500.0, False),
     ),
+    3,
     100,
     100,
     0.005,

@@ -23,7 +23,6 @@ from tamis.fit.look import (
     passages_for,
     sampled,
 )
-from tamis.fit.making import rounds_of
 from tamis.fit.outcome import Outcome
 from tamis.fit.plan import Plan, Sizes, make_plan, measured_pace
 from tamis.fit.sieve import KIND, Sieve, open_sieve
@@ -237,7 +236,6 @@ def planned(fitting: Fitting) -> Plan:
             depth=request.depth,
             passages=1.0 if fitting.passages == "whole" else words / PASSAGE_WORDS,
             kind=fitting.note.scorer if fitting.note and fitting.start else "",
-            folds=rounds_of(len(parts.learn)),
             teacher=_teacher_pace(fitting),
             vectors=request.vectors is not None,
         )

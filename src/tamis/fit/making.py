@@ -37,7 +37,6 @@ from tamis.fit.plan import (
     DISTILLED,
     HELD_OUT,
     INFUSED,
-    LEAST_QUERIES,
     LINE,
     SHARES,
     TRAINED,
@@ -61,22 +60,10 @@ if TYPE_CHECKING:
     from tamis.fit.job import Fitting
     from tamis.labels.examples import Examples
 
-MANY = 600
-"""From how many judged queries on one part is held out, in place of folds."""
-FOLDS = 3
 TIMED = 3
 """On how many test queries the cost of a query is measured."""
 LISTED = 10
 """How many candidates of a query a teacher or word vectors score."""
-
-
-def rounds_of(judged: int) -> int:
-    """How many times models are trained on so many judged queries: to be compared, and at last on
-    all of them.
-    """
-    if judged < LEAST_QUERIES:
-        return 0
-    return (FOLDS if judged < MANY else 1) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +118,9 @@ class Making:
             most = CHOSEN if self.plan.has("vectors") else self.plan.choosing
             return [Round("judged", Ids.of([]), sampled(learn, most, seed).queries)]
         try:
-            if len(learn) < MANY:
-                turns = folds(parts.asked(learn), FOLDS, seed=seed)
-                most = -(-self.plan.choosing // FOLDS)
+            if self.plan.folds > 1:
+                turns = folds(parts.asked(learn), self.plan.folds, seed=seed)
+                most = -(-self.plan.choosing // self.plan.folds)
                 return [
                     Round(
                         f"fold {number + 1}",
@@ -292,7 +279,7 @@ class Making:
         there are few, only that of the base and of what each fold has trained.
         """
         if not self.plan.has(CURVE):
-            if len(self.rounds) < FOLDS:
+            if len(self.rounds) < 2:
                 return []
             both = [Way(name, name, None, 0) for name in (START, TUNED)]
             parts = [each.values(both, self.fitting.request.measure) for each in tried]

@@ -11,7 +11,6 @@ from tamis.evaluation.report_subject import linked, run_name, scrolling
 from tamis.evaluation.report_tables import p_text, p_value
 from tamis.fit.calibrate import Bin, Calibration
 from tamis.fit.guard import LUCK, Against, Choice, Settled, Weighed
-from tamis.fit.making import FOLDS, MANY
 from tamis.fit.options import WEIGHTS, floors
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import reliability_chart
@@ -63,11 +62,12 @@ def _among(outcome: Outcome) -> str:
 
 
 def _how(outcome: Outcome, choice: Choice) -> str:
-    judged = len(outcome.parts.learn)
     if not any(outcome.plan.has(name) for name in TRAINED):
         held = "nothing was trained, so nothing had to be held out"
-    elif judged < MANY:
-        held = f"each of {FOLDS} folds was ranked by models that were trained without it"
+    elif outcome.plan.folds > 1:
+        held = (
+            f"each of {outcome.plan.folds} folds was ranked by models that were trained without it"
+        )
     else:
         held = "one part of the judged queries was held out while models were compared"
     usual = min((each.option for each in choice.weighed), key=lambda one: one.simplicity).name

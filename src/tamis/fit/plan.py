@@ -26,10 +26,13 @@ SAMPLE = 48
 """How many texts are scored to measure the pace."""
 SPARED = 0.9
 """The share of the time that is planned for: the rest is for what was not foreseen."""
-CHOSEN = 600
-"""On how many queries models are compared at most."""
-CURVED = 150
-"""From how many judged queries on it is seen what fewer would give."""
+CHOSEN, ENOUGH = 600, 300
+"""On how many queries models are compared at most where there is time to train as well as can be,
+and where there is not."""
+FOLDS = 3
+FEW, MANY = 150, 600
+"""Fewer judged queries than the first are always compared on in folds; of as many as the second or
+more one part is held out; between them folds are taken where there is that time."""
 HELD_OUT = 1 / 3
 """The share of the judged queries that is held out, where one part is."""
 LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: 3_000, INFUSED: 3_000}
@@ -58,6 +61,9 @@ class Plan:
     """The steps in order, and the number of queries on which models are chosen and tested."""
 
     steps: tuple[Step, ...]
+    folds: int
+    """In how many parts the judged queries are held out in turn: all, or one; 0 where nothing can
+    be trained."""
     choosing: int
     testing: int
     pace: float
@@ -113,24 +119,16 @@ class Sizes:
     """How many passages a document has on average."""
     kind: str
     """What kind of model the base is; empty where there is none."""
-    folds: int
-    """How many times models are trained on judgements."""
     teacher: float = 0.0
     """Seconds that a teacher takes to score a text; 0 where there is none."""
     vectors: bool = False
 
-    @property
-    def compared(self) -> int:
-        """On how many judged queries models can be compared: all in turn, or a part held out."""
-        return round(HELD_OUT * self.learn) if self.folds == 2 else self.learn
-
-    @property
-    def texts_a_query(self) -> float:
+    def texts_a_query(self, compared: int) -> float:
         """How many texts are run for a query; a bi-encoder runs those that several share once."""
         pairs = self.depth * self.passages
         if self.kind != "bi-encoder":
             return pairs
-        asked = max(1, min(self.test, CHOSEN), min(self.compared, CHOSEN))
+        asked = max(1, min(self.test, ENOUGH), compared)
         return 1 + min(pairs, self.documents * self.passages / asked)
 
 
@@ -157,28 +155,37 @@ class Planner:
 def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> Plan:
     """The steps that fit into so many seconds, of which some are spent.
 
-    >>> sizes = Sizes(1000, 100, 100, 100, 50, 1.0, "bi-encoder", 3)
+    >>> sizes = Sizes(1000, 100, 100, 100, 50, 1.0, "bi-encoder")
     >>> [step.name for step in make_plan(sizes, 0.01, 1800).steps if step.planned]
     ['first', 'vectors', 'start', 'tuned', 'line', 'cross-encoder', 'pseudo-labelled']
     >>> [step.name for step in make_plan(sizes, 0.01, 5).steps if step.planned]
     ['first']
     """
-    planner = Planner(seconds, spent)
+    judged, part = sizes.learn, round(HELD_OUT * sizes.learn)
+    folds = 0 if judged < LEAST_QUERIES else FOLDS if judged < MANY else 1
+    compared = min(CHOSEN, part if folds == 1 else judged)
+    plan = _planned(sizes, folds, compared, pace, Planner(seconds, spent))
+    if judged < FEW or plan.size(TUNED) >= _wanted(sizes, TUNED):
+        return plan
+    return _planned(sizes, 1, min(ENOUGH, part), pace, Planner(seconds, spent))
+
+
+def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Planner) -> Plan:
     planner.must(Step("first", "index, tune and search by words", 2 + sizes.documents / 5_000))
-    a_query = sizes.texts_a_query * pace
+    a_query = sizes.texts_a_query(compared) * pace
     affordable = max(0, int(SCORED * planner.left / max(a_query, 1e-9)))
-    wanted = max(1, min(sizes.compared, CHOSEN)), sizes.test
+    wanted = max(1, compared), sizes.test
     testing = min(sizes.test, affordable * wanted[1] // sum(wanted))
-    choosing = min(sizes.compared, CHOSEN, max(LEAST_QUERIES, affordable - testing))
+    choosing = min(compared, max(LEAST_QUERIES, affordable - testing))
     if not sizes.kind or (sizes.test and testing < min(sizes.test, LEAST_QUERIES)):
-        return Plan(tuple(planner.steps), sizes.learn, sizes.test, pace)
+        return Plan(tuple(planner.steps), folds, sizes.learn, sizes.test, pace)
     asked, whole = (choosing + testing) * a_query, sizes.documents * sizes.passages * pace
     what, vectors = "score the candidates with the base", False
     if sizes.kind == "bi-encoder" and sizes.learn >= LEAST_QUERIES:
         vectors = planner.may(Step("vectors", "encode all documents, to find more", whole))
     known = (choosing + testing) * pace if vectors else asked  # only queries are left to be run
     planner.must(Step("start", what, known, size=testing))
-    for name, what, rounds in _trainings(sizes):
+    for name, what, rounds in _trainings(sizes, folds):
         scored = asked + (choosing * a_query if name == TUNED else 0.0)  # half tuned is not tested
         a_text = TRAINING * pace * rounds + (sizes.teacher if name == DISTILLED else 0.0)
         texts = (SHARE[name] * planner.left - scored) / a_text
@@ -192,27 +199,29 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
         if name == CROSS:
             planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
     tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
-    if tuned and sizes.learn >= CURVED:
+    if tuned and sizes.learn >= FEW:
         cost = TRAINING * pace * tuned.size * sum(SHARES) + len(SHARES) * choosing * a_query
         planner.may(Step(CURVE, "what fewer judgements give", cost, size=tuned.size))
-    return Plan(tuple(planner.steps), choosing, testing, pace)
+    return Plan(tuple(planner.steps), folds, choosing, testing, pace)
 
 
 LEAST_QUERIES = 10
 """On fewer queries nothing is learnt or tested."""
 
 
-def _trainings(sizes: Sizes) -> list[tuple[str, str, int]]:
-    """What may be trained: name, what it is, how many trainings."""
-    if sizes.learn < LEAST_QUERIES:
+def _trainings(sizes: Sizes, folds: int) -> list[tuple[str, str, int]]:
+    """What may be trained: name, what it is, how many trainings: to be compared, and at last on
+    all judged queries.
+    """
+    if not folds:
         return []
-    found = [(TUNED, "the base, trained on judgements", sizes.folds)]
+    found = [(TUNED, "the base, trained on judgements", folds + 1)]
     if sizes.teacher:
         found.append((DISTILLED, "the base, trained on a teacher's scores", 1))
     if sizes.log >= PSEUDO:
-        found.append((CROSS, "labels of the first stage, then judgements", 1 + sizes.folds))
+        found.append((CROSS, "labels of the first stage, then judgements", 2 + folds))
     if sizes.vectors:
-        found.append((INFUSED, "alignment scores, then judgements", 1 + sizes.folds))
+        found.append((INFUSED, "alignment scores, then judgements", 2 + folds))
     return found
 
 
