@@ -4,12 +4,14 @@
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.learning infuse --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.learning made --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.learning words --work FOLDER [--samples 3]
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.learning curves --work FOLDER [--samples 3]
 
 `pseudo`: insuranceqa without labels, BM25 pseudo-labels, then 100 and 1,000 judged queries; from
 the weights of all-MiniLM-L6-v2 and from random weights of its shape. `made`: the same, from queries
 made of the documents. `infuse`: openbookqa, alignment scores and then judgements, against
 judgements alone. `words`: insuranceqa, a T5 with 2,000 samples by several pairs of words and by a
-fresh head, small encoders beside it.
+fresh head, small encoders beside it. `curves`: openbookqa, growing samples of judged queries from
+two starting points.
 
 Every command is printed, and each has an output: what is there is not made again, so a work folder
 that was interrupted goes on. Test queries are a seeded sample, 50 BM25 candidates each; BM25 is
@@ -33,12 +35,16 @@ from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.collection.opening import open_collection
 from tamis.collection.runs import read_run
 from tamis.evaluation import compare, evaluate
+from tamis.labels import read_examples
+from tamis.training import HeldOut, Start, resolve
+from tamis.training import curves as learning_curves
 
 TESTED = 300
 DEPTH = "50"
 MEASURE = "RR@10"
-MINUTES = {"pseudo": 55, "made": 12, "infuse": 20, "words": 110}
+MINUTES = {"pseudo": 90, "made": 12, "infuse": 20, "words": 110, "curves": 15}
 """About how long a part takes on two quiet cores, a sample where there are samples."""
+SIZES = (0, 8, 32, 128, 512)
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,7 @@ def pseudo(work: Work, samples: int) -> None:
     work.do("pseudo.examples", "label", "pseudo", *given, "--sample", "3000")
     for count in ("100", "1000"):
         work.do(f"gold-{count}.examples", "label", "gold", *given, "--sample", count, "--seed", "1")
+    work.do("pseudo-12000.examples", "label", "pseudo", *given, "--sample", "12000")
     work.rerank("bi-encoder", base)
     short = ("--set", "max_length=192", "--set", "document_tokens=none")
     steps = {"100": (), "1000": ("--set", "steps=250")}
@@ -145,10 +152,11 @@ def pseudo(work: Work, samples: int) -> None:
         for count, said in steps.items():
             out, gold = f"{first}-gold-{count}", f"gold-{count}.examples"
             work.train(out, gold, work.path(first), recipe, *short, *said)
+    work.train("minilm-pseudo-12000", "pseudo-12000.examples", base, recipe, *short,
+               "--set", "steps=750")  # fmt: skip
     ends = ("pseudo", "pseudo-gold-100", "pseudo-gold-1000")
-    work.table(
-        ["bi-encoder", *(f"{start}-{end}" for start in ("minilm", "random") for end in ends)]
-    )
+    names = [f"{start}-{end}" for start in ("minilm", "random") for end in ends]
+    work.table(["bi-encoder", "minilm-pseudo-12000", *names])
 
 
 def made(work: Work, samples: int) -> None:
@@ -206,11 +214,41 @@ def words(work: Work, samples: int) -> None:
     work.table(names)
 
 
+def curves(work: Work, samples: int) -> None:
+    """The measure by the number of judged queries, from the base and from pseudo-labels."""
+    base, recipe = work.models / "minilm", "monobert-pairwise-small"
+    given = ["-c", str(work.collection), "--index", work.path("index"), "--split", "train"]
+    work.do("pseudo.examples", "label", "pseudo", *given)
+    work.do("gold.examples", "label", "gold", *given, "--seed", "1")
+    work.train("pseudo", "pseudo.examples", str(base), recipe, "--set", "steps=250")
+    collection = open_collection(work.collection)
+    run = read_run(work.path("bm25.parquet")).with_queries(collection.queries)
+    found = learning_curves(
+        {"MiniLM": Start(base), "pseudo-labels": Start(work.path("pseudo"))},
+        SIZES,
+        samples,
+        examples=read_examples(work.path("gold.examples")).with_queries(collection.queries),
+        documents=collection,
+        recipe=resolve(recipe, {"keep": "last"}),
+        test=HeldOut(run, read_qrels(Path(work.path("test.txt"))), MEASURE, int(DEPTH)),
+        work=Path(work.path("cells")),
+        threads=int(work.threads),
+        said=lambda words: print(words, flush=True),
+    )
+    print(f"\n{work.collection.name}, {MEASURE}, mean (lowest to highest) of {samples} samples")
+    print(f"tuned BM25 {found.baseline:.4f}; passed from so many queries on: {found.needed()}")
+    for start in dict.fromkeys(cell.start for cell in found.cells):
+        for size in found.sizes(start):
+            mean, low, high = found.spread(start, size)
+            print(f"{start:16}{size:6,}{mean:8.4f} ({low:.4f} to {high:.4f})")
+
+
 PARTS: Mapping[str, tuple[str, Callable[[Work, int], None]]] = {
     "pseudo": ("insuranceqa", pseudo),
     "made": ("insuranceqa", made),
     "infuse": ("openbookqa", infuse),
     "words": ("insuranceqa", words),
+    "curves": ("openbookqa", curves),
 }
 
 
@@ -229,7 +267,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         print("learning: skipped, TAMIS_DATA and TAMIS_MODELS are not set")
         return
     name, part = PARTS[given.part]
-    minutes = MINUTES[given.part] * (given.samples if given.part == "words" else 1)
+    minutes = MINUTES[given.part] * (given.samples if given.part in ("words", "curves") else 1)
     print(f"about {minutes / 60:.1f} hours on two quiet cores", flush=True)
     folder = given.work / given.part
     folder.mkdir(parents=True, exist_ok=True)

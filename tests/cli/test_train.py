@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import typer
 
 from tamis.cli.app import run
 from tamis.cli.train import seconds
+from tamis.labels import read_examples, write_examples
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")
 TOPICS = ["sieve", "drum", "net", "grain", "flour", "fish"]
@@ -65,6 +67,23 @@ def test_time_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     found = json.loads(printed.out)
     assert found["steps"] == {"taken": 2, "kept after": 2}
     assert "nothing is held out" in printed.err
+
+
+def test_a_teacher_that_goes_on_is_warned_of_however_it_is_called(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = read_examples("gold.parquet")
+    write_examples(replace(made, facts={"teacher": "base"}), Path("taught.parquet"))
+    for number, (files, base) in enumerate(
+        ((["taught.parquet"], "base"), (["gold.parquet", "taught.parquet"], "./base"))
+    ):
+        given = ["-c", "collection", "--base", base, "-o", f"model{number}", *SHORT]
+        capsys.readouterr()
+        assert run(["train", *files, *given]) == 0
+        assert "is the teacher that made these labels" in capsys.readouterr().err
+    capsys.readouterr()
+    assert run([*TRAIN, *SHORT]) == 0
+    assert "is the teacher" not in capsys.readouterr().err
 
 
 def test_what_cannot_be_is_refused_in_two_lines(

@@ -173,6 +173,14 @@ def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "cut").write_bytes((tmp_path / "good").read_bytes()[:-20])
     with pytest.raises(InputError, match="cut is no Parquet file"):
         read_examples(tmp_path / "cut")
+    blocks = bytearray((tmp_path / "good").read_bytes())
+    first = pq.read_metadata(tmp_path / "good").row_group(0).column(0)
+    start = first.dictionary_page_offset or first.data_page_offset
+    blocks[start : start + 40] = bytes(40)
+    (tmp_path / "damaged").write_bytes(blocks)
+    with pytest.raises(InputError, match="damaged cannot be read: ") as told:
+        read_examples(tmp_path / "damaged")
+    assert "make the examples again" in told.value.hint
 
 
 def test_a_file_with_plain_columns_is_read_too(tmp_path: Path) -> None:

@@ -61,13 +61,15 @@ def test_it_has_the_gradients_of_transformers(folder: Path) -> None:
     assert (cosines - scores[:, 0]).abs().max() < 1e-4
     (cosines**2).sum().backward()
     mine = {name: each.grad for name, each in model.named_parameters()}
-    compared = 0
-    for name, each in theirs.named_parameters():
-        if each.grad is not None:
-            largest = max(1.0, float(each.grad.abs().max()))
-            assert (mine[name].to_dense() - each.grad).abs().max() < 2e-4 * largest, name
-            compared += 1
-    assert compared > 30
+    compared = {
+        name: each.grad for name, each in theirs.named_parameters() if each.grad is not None
+    }
+    assert len(compared) > 30
+    for name, grad in compared.items():
+        # the bias of a key changes nothing, so its gradient is rounding of those around it
+        near = compared[name.replace(".key.", ".query.")]
+        largest = max(1.0, float(grad.abs().max()), float(near.abs().max()))
+        assert (mine[name].to_dense() - grad).abs().max() < 2e-4 * largest, name
 
 
 def test_texts_are_cut_and_counted(folder: Path) -> None:

@@ -86,6 +86,32 @@ def test_cells_are_trained_once_and_go_on(tmp_path: Path, tiny_cross_encoder: Pa
     assert again.cells == found.cells
 
 
+@pytest.mark.parametrize(("keep", "learnt"), [("last", 24), ("best", 21)])
+def test_queries_are_held_out_only_where_a_state_is_chosen(
+    keep: str,
+    learnt: int,
+    tmp_path: Path,
+    tiny_cross_encoder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = [Query(each.id, " ".join(f"{each.id}{n}" for n in range(4))) for each in QUERIES]
+    seen: list[int] = []
+
+    def looked(job: Any, **named: Any) -> Any:
+        seen.append(len(np.unique(job.examples.query)))
+        assert (job.validation is None) == (keep == "last")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learning_curves, "train", looked)
+    with pytest.raises(KeyboardInterrupt):
+        curves(
+            {"one": Start(tiny_cross_encoder)}, [24], 1, documents=DOCUMENTS, work=tmp_path,
+            examples=examples().with_queries(Queries.of(asked)), test=candidates(),
+            recipe=RECIPE.changed({"keep": keep}),
+        )  # fmt: skip
+    assert seen == [learnt]
+
+
 def test_other_settings_are_not_mixed(tmp_path: Path, tiny_cross_encoder: Path) -> None:
     starts = {"one": Start(tiny_cross_encoder)}
     given: dict[str, Any] = {"examples": examples(), "documents": DOCUMENTS, "work": tmp_path}

@@ -337,6 +337,13 @@ def test_what_is_wrong_is_told_before_any_work(job: Job, tmp_path: Path) -> None
     assert "nothing to go on with" in said[0]
 
 
+def test_every_step_draws_its_own_dropout(job: Job) -> None:
+    one = Learner.of(replace(job, recipe=replace(PAIRS, dropout=0.3)))
+    batch = one.batch(0)
+    first, again, next_one = (one.gradient(batch, step)[0] for step in (0, 0, 1))
+    assert first == again != next_one
+
+
 def test_trying_out_the_pace_leaves_no_trace(job: Job) -> None:
     one, two = Learner.of(job), Learner.of(job)
     Pace.of(one)
@@ -352,6 +359,7 @@ def test_killed_when_all_but_the_cleaning_up_was_done(job: Job) -> None:
 
         def dies(path: Any, *given: Any, **named: Any) -> None:
             if str(path).endswith(".training"):
+                assert [each.name for each in Path(path).iterdir()] == ["plan.json"]
                 raise Killed
             real(path, *given, **named)
 
@@ -450,13 +458,24 @@ def test_steps_are_fitted_to_the_time() -> None:
 def test_a_time_limit_is_remembered_by_a_resumed_training(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(1.0, 0.0)))
+    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(1e6, 0.0)))
     with pytest.MonkeyPatch.context() as patch:
         interrupted(patch, Learner, "learn", 5)
         with pytest.raises(Killed):
-            train(job, max_time=17)
-    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(9.0, 0.0)))
-    assert train(job, max_time=17, resume=True).history.step == 17
+            train(job, max_time=17.5e6)
+    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(9e6, 0.0)))
+    assert train(job, max_time=17.5e6, resume=True).history.step == 17
+
+
+def test_what_was_spent_before_the_first_step_counts(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((0.0, 12e6))
+    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(1e6, 0.0)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tamis.training.loop.time.monotonic", lambda: next(clock, 12e6))
+        done = train(job, max_time=17.5e6)
+    assert done.history.step == 5
 
 
 SCRIPT = """

@@ -182,7 +182,8 @@ def test_steps_and_epochs_take_each_others_place() -> None:
 WRONG = [
     ({"rat": "1"}, "there is no setting 'rat'", "rate"),
     ({"rate": "fast"}, "rate cannot be 'fast'", "a number; now it is 1e-05"),
-    ({"rate": "nan"}, "rate cannot be nan", "at most 1"),
+    ({"rate": "nan"}, "rate cannot be nan", "give a number"),
+    ({"clip": "inf"}, "clip cannot be inf", "give a number"),
     ({"rate": "0"}, "rate cannot be 0", "above zero"),
     ({"batch": "1.5"}, "batch cannot be '1.5'", "a whole number"),
     ({"batch": "0"}, "batch cannot be 0", "at least 1"),

@@ -19,6 +19,7 @@ ROWS = [
     ("q2", "a", 0.0, "pool"),
     ("q2", "b", 1.0, "positive"),
 ]
+BOTH = {"d": (1.0, "positive"), "e": (0.0, "negative")}
 
 
 def test_classes_are_measured_by_reciprocal_rank() -> None:
@@ -50,12 +51,12 @@ def test_nothing_to_validate_on() -> None:
 def test_queries_that_say_the_same_are_held_out_together() -> None:
     texts = [f"how do I sieve flour number {n // 2}" for n in range(60)]
     queries = Queries.of([Query(f"q{n:02}", text) for n, text in enumerate(texts)])
-    rows = [(f"q{n:02}", "d", 1.0, "positive") for n in range(60)]
+    rows = [(f"q{n:02}", doc, *is_one) for n in range(60) for doc, is_one in BOTH.items()]
     examples = Examples.of_rows(rows, source="gold").with_queries(queries)  # type: ignore[arg-type]
     learn, held = hold_out(examples, seed=1)
     assert held is not None
-    assert len(learn) + len(held) == 60
-    assert 4 <= len(held) <= 8
+    assert len(learn) + len(held) == 120
+    assert 8 <= len(held) <= 16
 
     def asked(part: Examples) -> set[str]:
         return {(part.queries.texts or ())[n] for n in part.query.tolist()}
@@ -83,3 +84,28 @@ def test_of_long_lists_the_positives_and_some_others_are_ranked() -> None:
     assert np.add.reduceat(held.value, held.offsets[:-1]).tolist() == [2] * 3
     others = [set(held.doc[a:b].tolist()) for a, b in pairwise(held.offsets)]
     assert others[0] != others[1]
+
+
+@pytest.mark.parametrize(("positives", "others", "kept"), [(25, 25, 10), (25, 4, 16), (3, 40, 3)])
+def test_positives_leave_room_for_others(positives: int, others: int, kept: int) -> None:
+    rows = [
+        (f"q{q:02}", f"d{n:02}", float(n < positives), "positive" if n < positives else "negative")
+        for q in range(30)
+        for n in range(positives + others)
+    ]
+    _, held = hold_out(Examples.of_rows(rows, source="gold"), 0)  # type: ignore[arg-type]
+    assert held is not None
+    assert np.diff(held.offsets).tolist() == [20] * 3
+    assert np.add.reduceat(held.value, held.offsets[:-1]).tolist() == [kept] * 3
+    validation = Validation.of(held, "AP")
+    assert validation.value(held.value.astype(np.float32)) == 1
+    assert validation.value(-held.value.astype(np.float32)) < 0.8
+
+
+def test_where_every_order_is_right_nothing_is_held_out() -> None:
+    alike = [(f"q{n:02}", "d", 1.0, "positive") for n in range(30)]
+    examples = Examples.of_rows(alike, source="gold")  # type: ignore[arg-type]
+    assert hold_out(examples, 0) == (examples, None)
+    mixed = [*alike, *((f"q{n:02}", "e", 0.0, "negative") for n in range(15))]
+    _, held = hold_out(Examples.of_rows(sorted(mixed), source="gold"), 0)  # type: ignore[arg-type]
+    assert held is None or np.diff(held.offsets).tolist() == [2] * held.groups

@@ -131,9 +131,10 @@ def train(
     chosen = _recipe(recipe, setting or [], seed)
     given = open_to_label(collection, None, queries, None, None, on_error)
     known = given.queries or (given.collection.queries if given.collection else None)
-    learn = _with_texts(join_examples([read_examples(each) for each in examples]), known)
+    parts = [read_examples(each) for each in examples]
+    learn = _with_texts(join_examples(parts), known)
     _refuse_nothing(learn)
-    if learn.facts.get("teacher") == base:
+    if any(_is_same_model(base, part.facts.get("teacher")) for part in parts):
         say(
             f"warning: {base} is the teacher that made these labels: the paper trains the plain "
             "base, since a teacher that goes on from its own labels learns little"
@@ -202,6 +203,16 @@ def _refuse_nothing(examples: Examples) -> None:
         raise InputError("there are no examples to learn from", hint="label some first")
     if (examples.value == examples.value[0]).all():
         say(f"warning: all values are {examples.value[0]:g}: there is nothing to tell apart")
+
+
+def _is_same_model(base: str, teacher: str | None) -> bool:
+    """Whether both name the same model, by its name or by its weights."""
+    from tamis.models.bases import sha256
+
+    if teacher is None or base == teacher:
+        return base == teacher
+    both = Path(base).expanduser(), Path(teacher).expanduser()
+    return all(each.is_dir() for each in both) and sha256(both[0]) == sha256(both[1])
 
 
 def _is_class(examples: Examples) -> bool:

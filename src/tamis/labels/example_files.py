@@ -89,6 +89,10 @@ def _table(path: Path) -> Any:
         raise InputError(
             f"{path} is no Parquet file", hint="examples are made by tamis label"
         ) from None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error}", hint="if it is damaged, make the examples again"
+        ) from None
     missing = {"query", "doc", *PLAIN, *NAMED} - set(table.column_names)
     if (table.schema.metadata or {}).get(b"tamis") != b"examples" or missing:
         what = f"it has no column {min(missing)!r}" if missing else "it does not say that it is"

@@ -100,6 +100,16 @@ def begin(folder: Path, plan: Mapping[str, Any], *, resume: bool, force: bool) -
     return True
 
 
+def remove(folder: Path) -> None:
+    """Remove a training that is done, its plan last: killed on the way, it is known as done."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != PLAN:
+            path.unlink()
+    shutil.rmtree(folder)
+
+
 def planned(folder: Path) -> dict[str, Any]:
     """The plan of a training that was begun; empty where there is none."""
     path = folder / PLAN

@@ -51,7 +51,7 @@ def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Tr
             (part / HISTORY).write_text(json.dumps(asdict(history)), "utf-8")
             measure = job.validation.measure if job.validation else ""
             (part / PICTURE).write_text(training_curves(history, measure, kept), "utf-8")
-        shutil.rmtree(work)
+        checkpoints.remove(work)
     learner.accelerator.wait_for_everyone()
     return Trained(job.out, history, kept, facts)
 
@@ -66,7 +66,7 @@ def is_written(out: Path, work: Path) -> bool:
 def cleaned(out: Path, work: Path, learner: Learner) -> Trained:
     """Such a training, cleaned up."""
     if learner.accelerator.is_main_process:
-        shutil.rmtree(work)
+        checkpoints.remove(work)
     learner.accelerator.wait_for_everyone()
     facts = read_note(out).facts
     kept = int(facts["learnt"]["kept after"])

@@ -123,8 +123,9 @@ def curves(
 ) -> Curves:
     """Train from every start on samples of every size, and test each model on other queries.
 
-    A size of 0 tests a start as it is, if it can rank already. The cells are in `work`, and so is
-    the figure, `curves.svg`.
+    A size of 0 tests a start as it is, if it can rank already. Of the queries of a sample some are
+    held out only where the recipe keeps the best state or stops early. The cells are in `work`, and
+    so is the figure, `curves.svg`.
     """
     _refuse_leak(examples, test)
     for name in starts:
@@ -198,7 +199,8 @@ def _job(
     threads: int | None,
 ) -> Job:
     drawn = sampled(examples, size, sample) if size else examples
-    learn, held = hold_out(drawn, recipe.seed)
+    chooses = recipe.keep == "best" or recipe.patience is not None
+    learn, held = hold_out(drawn, recipe.seed) if chooses else (drawn, None)
     validation = Validation.of(held, recipe.measure) if held else None
     return Job(learn, books, recipe, start.base, out, validation, threads, start.random_weights)
 

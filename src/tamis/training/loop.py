@@ -38,7 +38,7 @@ def train(
     `max_time`, in seconds, fits the number of steps to the time. `resume` goes on with a training
     that was stopped; `force` replaces a model that is there.
     """
-    work = checkpoints.work_folder(job.out)
+    began, work = time.monotonic(), checkpoints.work_folder(job.out)
     written = resume and is_written(job.out, work)
     if not job.out.absolute().parent.is_dir():
         raise OutputError(f"there is no folder to write {job.out} in", hint="make it first")
@@ -50,7 +50,8 @@ def train(
     learner = Learner.of(job, known.get("steps"))
     pace = Pace.of(learner)
     if max_time is not None and not known:
-        learner.steps = learner.alone(lambda: pace.steps_within(max_time, learner))
+        left = max(0.0, max_time - (time.monotonic() - began))
+        learner.steps = learner.alone(lambda: pace.steps_within(left, learner))
     going_on = learner.alone(
         lambda: checkpoints.begin(work, learner.plan(), resume=resume, force=force)
     )

@@ -60,8 +60,8 @@ class Pace:
             low, high = (middle, high) if fits else (low, middle - 1)
         if low == 0:
             raise InputError(
-                f"not one step fits into {duration(seconds)}: a step takes {self.step:.1f} s and "
-                f"a validation {self.check:.1f} s",
+                f"not one step fits into the {duration(seconds)} that are left: a step takes "
+                f"{self.step:.1f} s and a validation {self.check:.1f} s",
                 hint="allow more time, or set a smaller batch or max_length",
             )
         return low

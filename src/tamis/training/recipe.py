@@ -204,7 +204,9 @@ def _check_numbers(recipe: Recipe) -> None:
         if value is None:
             continue
         low, high = LEAST.get(name, -math.inf), MOST.get(name, math.inf)
-        if not math.isfinite(value) or not low <= value <= high:
+        if not math.isfinite(value):
+            raise InputError(f"{name} cannot be {value:g}", hint="give a number, or none")
+        if not low <= value <= high:
             bounds = [f"at least {low:g}"] * (low > -math.inf) + [f"at most {high:g}"] * (
                 high < math.inf
             )

@@ -20,7 +20,8 @@ MOST = 100
 FEWEST = 20
 """With fewer queries none is held out."""
 LISTED = 20
-"""How many texts of a query held out are ranked: the positives, and others drawn once."""
+"""How many texts of a query held out are ranked: positives, half of them at most where there are
+others, and others drawn once."""
 WATCHED = 8
 """So many texts of so many queries show whether a model gives all of them the same score."""
 HIGHEST = 5
@@ -57,7 +58,8 @@ class Validation:
 
 
 def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples | None]:
-    """Examples to learn from, and those of some queries held out; None where there are few.
+    """Examples to learn from, and those of some queries held out; None where there are few, or
+    where any order of the texts would be right.
 
     Queries that are nearly the same stay together, where their texts are known.
     """
@@ -67,7 +69,9 @@ def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples | None]:
     share = min(SHARE, MOST / len(used))
     parts = split(examples.queries.select(used), {"learn": 1 - share, "held out": share}, seed=seed)
     held = examples.of_queries(parts["held out"])
-    return examples.of_queries(parts["learn"]), held.select(_listed(held, seed))
+    held = held.select(_listed(held, seed))
+    held = held.select(_told_apart(held)[held.group])
+    return (examples.of_queries(parts["learn"]), held) if len(held) else (examples, None)
 
 
 def some_of(examples: Examples, seed: int) -> Examples:
@@ -77,13 +81,25 @@ def some_of(examples: Examples, seed: int) -> Examples:
 
 
 def _listed(examples: Examples, seed: int, most: int = LISTED) -> NDArray[np.bool_]:
-    """Which rows are ranked: of every group the positives first, then others at random."""
-    drawn = np.random.default_rng(seed).random(len(examples)) - examples.is_role("positive")
-    order = np.lexsort((drawn, examples.group))
-    kept = np.zeros(len(examples), bool)
+    """Which rows are ranked: of every group some positives, then others, then further positives."""
+    drawn, positive = (
+        np.random.default_rng(seed).random(len(examples)),
+        examples.is_role("positive"),
+    )
+    order = np.lexsort((drawn, ~positive, examples.group))
     place = np.arange(len(examples)) - examples.offsets[examples.group]
+    further = positive[order] & (place >= most // 2)
+    order = order[np.lexsort((further, examples.group))]
+    kept = np.zeros(len(examples), bool)
     kept[order[place < most]] = True
     return kept
+
+
+def _told_apart(examples: Examples) -> NDArray[np.bool_]:
+    """Which groups have rows of different values."""
+    starts = examples.offsets[:-1]
+    low, high = (each.reduceat(examples.value, starts) for each in (np.minimum, np.maximum))
+    return np.asarray(low < high)
 
 
 def _names(examples: Examples) -> tuple[Ids, Ids]:
