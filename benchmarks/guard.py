@@ -164,7 +164,7 @@ def guarded(
 ) -> tuple[str, str]:
     """What the guard chooses, and what it hands over after its test."""
     _, start, usual = (option.name for option in options[:3])
-    least = floors(usual, judged.shape[1])
+    least = floors(usual, BM25, judged.shape[1])
     choice = choose(options, judged, start=start, baseline=BM25, floors=least, luck=luck)
     named = {option.name: row for option, row in zip(options, test, strict=True)}
     return choice.chosen, settled(choice, named, resamples=10).name

@@ -83,7 +83,7 @@ def show(everything: Sequence[Way], table: NDArray[np.float64], draws: int) -> N
         drawn = [table[:, generator.integers(0, table.shape[1], size)] for _ in range(draws)]
         for order, levels in orders(everything).items():
             options = [Option(*each) for each in zip(names, levels, strict=True)]
-            least = floors(usual, size) if order == USUAL else ()
+            least = floors(usual, BM25, size) if order == USUAL else ()
             chosen = [
                 choose(options, each, start=START, baseline=BM25, floors=least).chosen
                 for each in drawn

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tamis.errors import InputError
 from tamis.splits import SHARES, folds, split
 from tamis.text.near import near_duplicates
-from tamis.types import Ids, Queries, Query
+from tamis.types import Ids, Qrels, Queries, Query
 
 
 def different(count: int) -> Queries:
@@ -123,3 +123,29 @@ def test_folds_keep_the_alike_together() -> None:
 def test_too_few_folds(k: int) -> None:
     with pytest.raises(InputError, match="leave nothing to learn from"):
         folds(different(10), k)
+
+
+def answered(by: dict[str, list[str]]) -> tuple[Queries, Qrels]:
+    texts = {query: f"{query} alpha{query} beta{query}" for query in by}
+    qrels = Qrels.from_dict(
+        {query: dict.fromkeys(docs, 1) | {"none": 0} for query, docs in by.items()}
+    )
+    return Queries.of([Query(query, text) for query, text in texts.items()]), qrels
+
+
+def test_queries_with_the_same_answer_stay_together() -> None:
+    queries, qrels = answered({f"q{n:02}": [f"d{n // 3}"] for n in range(60)})
+    parts = split(queries, seed=3, answers=qrels)
+    for part in parts.values():
+        own = {doc for query in part for doc, grade in qrels[query].items() if grade}
+        others = {query for query in queries.ids if query not in part}
+        assert not own & {doc for query in others for doc, g in qrels[query].items() if g}
+    for learn, held in folds(queries, 3, seed=3, answers=qrels):
+        assert len(learn) + len(held) == 60
+        assert len({f"d{int(name[1:]) // 3}" for name in held}) * 3 == len(held)
+    assert split(queries, seed=3) != parts
+
+
+def test_answers_that_nearly_all_share_do_not_hinder_a_split() -> None:
+    queries, qrels = answered({f"q{n:02}": ["d0" if n < 50 else f"d{n}"] for n in range(60)})
+    assert split(queries, seed=3, answers=qrels) == split(queries, seed=3)

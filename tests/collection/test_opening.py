@@ -53,6 +53,32 @@ def test_msmarco_files(tmp_path: Path) -> None:
     }
 
 
+def test_msmarco_files_of_no_split(tmp_path: Path) -> None:
+    (tmp_path / "collection.tsv").write_text("d1\tA drum.\n")
+    (tmp_path / "queries.tsv").write_text("q1\tdrum\n")
+    (tmp_path / "qrels.tsv").write_text("q1\t0\td1\t1\n")
+    found = open_collection(tmp_path)
+    assert found.queries.texts == ("drum",)
+    assert dict(found.qrels) == {"all": Qrels.from_dict({"q1": {"d1": 1}})}
+
+
+def test_files_that_a_beir_folder_would_pass_over(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": "A drum."}\n')
+    (tmp_path / "queries.tsv").write_text("q1\tdrum\n")
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
+    found = open_collection(tmp_path)
+    assert [document.id for document in found.documents] == ["d1"]
+    with pytest.raises(InputError, match=r"queries\.tsv would not be read"):
+        _ = found.queries
+    with pytest.raises(InputError, match=r"qrels\.txt would not be read") as told:
+        _ = found.qrels
+    assert "--qrels" in told.value.hint
+    given = open_collection(
+        tmp_path, queries=str(tmp_path / "queries.tsv"), qrels={"all": str(tmp_path / "qrels.txt")}
+    )
+    assert given.queries.texts == ("drum",) and given.qrels["all"]["q1"] == {"d1": 1}
+
+
 def test_notes_of_files_of_documents(tmp_path: Path) -> None:
     assert write_collection(SMALL, tmp_path / "d.jsonl.gz", "jsonl") == [
         "left out, for the file holds documents alone: 2 queries",

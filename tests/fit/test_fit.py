@@ -199,6 +199,16 @@ def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
     assert plan.has("vectors") and not plan.has("tuned")
     (only,) = rounds(700, plan)
     assert len(only.held) == 600 and not len(only.learn)
+    plan = make_plan(Sizes(200_000, 400, 300, 0, 50, 1.0, "bi-encoder"), 0.03, 1_800)
+    assert not plan.has("vectors") and not plan.has("tuned") and plan.folds == 0
+    (only,) = rounds(400, plan)
+    assert len(only.held) == plan.choosing > 300 and plan.seconds <= 1_800
+
+
+def test_a_base_that_does_not_fit_the_time_is_in_the_plan() -> None:
+    plan = make_plan(Sizes(1_000, 50, 50, 50, 50, 1.0, "bi-encoder"), 0.5, 10)
+    assert [(step.name, step.planned) for step in plan.steps] == [("first", True), ("start", False)]
+    assert plan.steps[-1].seconds > 10
 
 
 def test_what_is_held_out_is_what_there_is_time_to_compare_on() -> None:
@@ -414,9 +424,25 @@ def test_a_first_stage_of_ones_own_that_loses_is_not_handed_over(tmp_path: Path)
     _, sieve = fit(request(folder, tmp_path / "s", None, candidates=bad), said=said.append)
     assert sieve is not None and sieve.note["chosen"] == "BM25"
     assert any("1 of 369 candidates" in words for words in said)
+    assert sieve.note["why"] == "tested on 16 queries, on which first stage had failed"
     bad.write_text("q001 Q0 gone 9 9 x\n")
     with pytest.raises(InputError, match="no document of this collection"):
         fit(request(folder, tmp_path / "t", None, candidates=bad))
+
+
+@pytest.mark.parametrize("train", [0, 6, 24])
+def test_a_first_stage_of_ones_own_that_wins_is_handed_over(
+    train: int, tmp_path: Path, base: Path
+) -> None:
+    folder, good = collection(tmp_path / "docs", train=train), tmp_path / "good.trec"
+    lines = [f"q{n:03} Q0 d{(n + k) % 42:02} {k} {9 - k} x" for n in range(46) for k in range(9)]
+    good.write_text("\n".join(lines))
+    _, sieve = fit(request(folder, tmp_path / "s", base, candidates=good))
+    assert sieve is not None and sieve.note["test"]["first stage"]["RR@10"] == 1
+    handed = sieve.note["test"][sieve.note["chosen"]]["RR@10"]
+    assert sieve.note["chosen"] == "first stage" or handed > 0.9
+    against = [each["name"] for each in sieve.note["guard"]["verdict"]["against"]]
+    assert sieve.note["guard"]["choice"]["chosen"] == "first stage" or "first stage" in against
 
 
 def test_queries_that_are_all_alike(tmp_path: Path, base: Path) -> None:
@@ -552,7 +578,7 @@ def test_ten_judged_queries_can_put_words_alone_before_the_usual_way() -> None:
     for judged, expected in ((9, "start .75 + BM25"), (10, "BM25")):
         fused = [0.5] * (judged - 1) + [0.4]  # lower on one query: luck, and yet lower
         table = [[0.5] * judged, [0.1] * judged, [0.2] * judged, [0.3] * judged, fused]
-        least = floors("start .75 + BM25", judged)
+        least = floors("start .75 + BM25", "BM25", judged)
         choice = choose(options, table, start="start", baseline="BM25", floors=least)
         assert choice.chosen == expected
 
@@ -579,6 +605,34 @@ def test_parts_keep_given_splits_and_leak_nothing() -> None:
              "test": everything.select(Ids.of(f"q{n:03}" for n in range(40, 90)))}  # fmt: skip
     parts = parted(log, given, Ids.of(["d1"]))
     assert (len(parts.learn), len(parts.test), parts.given) == (40, 50, True)
+
+
+def test_judged_queries_that_are_not_used_are_counted() -> None:
+    log = Queries.of(Query(f"q{n:03}", f"{n} sieves") for n in range(90))
+    judged = Qrels.from_dict({f"q{n:03}": {f"d{n // 2}": 1} for n in range(90)})
+    docs = Ids.of(sorted(f"d{n}" for n in range(45)))
+    parts = parted(log, {"all": judged}, docs, tested=20, learnt=30)
+    assert (len(parts.learn), len(parts.test), parts.shared) == (30, 20, 0)
+    assert parts.left_out == {
+        "judged queries, more than are learnt from": 24,
+        "judged queries, more than are tested on": 16,
+    }
+    fewer = parts.tested_on(5, 0)
+    assert len(fewer.test) == 5 and sum(fewer.left_out.values()) == 24 + 31
+    given = {"test": judged.select(Ids.of(f"q{n:03}" for n in range(0, 90, 2))),
+             "train": judged.select(Ids.of(f"q{n:03}" for n in range(1, 40, 2)))}  # fmt: skip
+    parts = parted(log, given, docs)
+    assert parts.shared == 20
+    assert parts.facts()["test queries with an answer that is also learnt from"] == 20
+
+
+def test_judgements_that_cannot_be_used_are_not_called_none(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "docs", train=0, test=12)
+    path = folder / "qrels" / "test.tsv"
+    path.write_text(path.read_text().replace("\td", "\tgone"))
+    _, sieve = fit(request(folder, tmp_path / "s", None))
+    assert sieve is not None
+    assert sieve.note["why"] == "no judgement can be used: nothing was tested"
 
 
 def test_copies_of_test_queries_are_not_learnt_from() -> None:

@@ -171,7 +171,11 @@ def candidates_table(note: Mapping[str, Any]) -> Table:
     for row in note["candidates"]:
         cells = [row["held_out"], row["tested"]]
         shown = ["" if cell is None else f"{cell:.4f}" for cell in cells]
-        cost = "" if row["milliseconds"] is None else f"{row['milliseconds']:.1f}"
+        cost = (
+            ""
+            if row["milliseconds"] is None
+            else f"{row['milliseconds']:.{1 + (row['milliseconds'] < 1)}f}"
+        )
         name = f"{row['name']} *" if row["chosen"] else row["name"]
         style = "bold" if row["chosen"] else ""
         table.add_row(name, *shown, cost, f"{row['minutes']:g}", row["refused"], style=style)

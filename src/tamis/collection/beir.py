@@ -52,6 +52,7 @@ def _documents(corpus: Path, names: Columns, faults: Faults) -> Iterator[Documen
 def _queries(folder: Path, names: Columns, faults: Faults) -> Queries:
     path = the_file(folder, QUERIES)
     if path is None:
+        _refuse_unread(folder, "queries", QUERIES, "--queries")
         return no_queries()
     rows = queries_of(path, tables.read_jsonl(path, faults), names, faults)
     return checked_queries(path, rows, faults)
@@ -60,7 +61,19 @@ def _queries(folder: Path, names: Columns, faults: Faults) -> Queries:
 def _qrels(folder: Path, faults: Faults) -> Mapping[str, Qrels]:
     splits = sorted({path.name.partition(".tsv")[0] for path in (folder / QRELS).glob("*.tsv*")})
     files = {split: the_file(folder / QRELS, f"{split}.tsv") for split in splits}
+    if not files:
+        _refuse_unread(folder, "qrels", "qrels/SPLIT.tsv", "--qrels")
     return {split: read_qrels(path, faults) for split, path in files.items() if path}
+
+
+def _refuse_unread(folder: Path, what: str, name: str, option: str) -> None:
+    """Refuse to pass over a file that is called otherwise than BEIR calls it."""
+    unread = sorted(path for path in folder.glob(f"{what}.*") if path.is_file())
+    if unread:
+        raise InputError(
+            f"{unread[0]} would not be read: a BEIR folder has {name}",
+            hint=f"give it with {option} where there is that option, or rename it",
+        )
 
 
 def write_beir(collection: Collection, folder: Path, notes: Notes, force: bool = False) -> None:

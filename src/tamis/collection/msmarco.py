@@ -21,8 +21,10 @@ from tamis.types import Document, Qrels, Queries, Query
 
 PASSAGES, DOCUMENTS = "collection.tsv", "msmarco-docs.tsv"
 _TITLES = "titles were put before the text of {}: MS MARCO files have no place for them"
-_QUERIES = re.compile(r"queries\.(?P<split>.+)\.tsv|msmarco-doc(?P<doc_split>.+)-queries\.tsv")
-_QRELS = re.compile(r"qrels\.(?P<split>.+)\.tsv|msmarco-doc(?P<doc_split>.+)-qrels\.tsv")
+_QUERIES = re.compile(r"queries(\.(?P<split>.+))?\.tsv|msmarco-doc(?P<doc_split>.+)-queries\.tsv")
+_QRELS = re.compile(r"qrels(\.(?P<split>.+))?\.tsv|msmarco-doc(?P<doc_split>.+)-qrels\.tsv")
+ALL = "all"
+"""The split of a file that names none."""
 
 
 def is_msmarco(folder: Path) -> bool:
@@ -82,7 +84,7 @@ def _splits(folder: Path, pattern: re.Pattern[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in files_in(folder):
         if path.parent == folder and (match := pattern.fullmatch(plain_name(path))):
-            split = match["split"] or match["doc_split"]
+            split = match["split"] or match["doc_split"] or ALL
             if split in found:
                 names = f"{found[split].name} and {path.name}"
                 raise InputError(f"{folder} has {names}", hint="which one is meant? keep one")

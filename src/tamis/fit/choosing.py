@@ -18,6 +18,7 @@ from tamis.fit.guard import Choice, Option, Settled, choose, settled
 from tamis.fit.making import Making, Tried
 from tamis.fit.options import BM25, START, UNVERIFIED, Way, features, floors, ranked, relevant, ways
 from tamis.fit.plan import LEAST_QUERIES, TUNED, Plan
+from tamis.fit.sieve import GIVEN
 from tamis.types import Qrels, Run
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def choose_model(fitting: Fitting, plan: Plan, found: Found) -> Chosen:
         decided = None
         if len(fitting.parts.test) >= LEAST_QUERIES:
             first = Choice(way.name, way.name, BM25, BM25, 0, ())
-            decided = settled(first, tested(making, runs), seed=fitting.request.seed)
+            decided = _tested(making, first, runs)
             way = next(each for each in everything if each.name == decided.name)
         return Chosen(way, None, tuple(everything), runs, settled=decided)
     if not len(fitting.parts.learn) or not making.rounds:
@@ -81,10 +82,19 @@ def _by_rule(making: Making) -> Chosen:
     runs = {each.name: ranked(each, found.test, scored) for each in everything}
     decided = None
     if len(parts.test) >= LEAST_QUERIES:
-        decided = settled(Choice(way.name, way.name, START, BM25, 0, ()), tested(making, runs))
+        rule = Choice(way.name, way.name, START, BM25, 0, ())
+        decided = _tested(making, rule, runs)
         way = next(each for each in everything if each.name == decided.name)
     model = start if way.model == START else None
     return Chosen(way, model, tuple(everything), runs, settled=decided)
+
+
+def _tested(making: Making, choice: Choice, runs: Mapping[str, Run]) -> Settled:
+    """What is left of a choice after its test: against start, BM25 and a first stage of the
+    user's own.
+    """
+    own = [GIVEN] if making.found.name == GIVEN else []
+    return settled(choice, tested(making, runs), also=own, seed=making.fitting.request.seed)
 
 
 def tested(making: Making, runs: Mapping[str, Run]) -> dict[str, NDArray[np.float64]]:
@@ -103,12 +113,12 @@ def _by_judgements(making: Making) -> Chosen:
     held = np.concatenate([each.values(everything, request.measure) for each in tried], 1)
     options = [Option(way.name, way.simplicity, _about(way)) for way in everything]
     usual = min(everything, key=lambda way: way.simplicity).name
-    least = floors(usual, held.shape[1])
+    least = floors(usual, found.name, held.shape[1])
     choice = choose(options, held, start=START, baseline=BM25, floors=least, seed=request.seed)
     chosen, decided = by_name[choice.chosen], None
     runs = making.test_runs(models, everything, chosen)
     if len(parts.test) >= LEAST_QUERIES:
-        decided = settled(choice, tested(making, runs), seed=request.seed)
+        decided = _tested(making, choice, runs)
         chosen = by_name[decided.name]
     unanswered = making.unanswered(chosen, models)
     calibration = _calibration(chosen, tried, found.name, unanswered[0])

@@ -1,8 +1,8 @@
 """The guard: which of several ways to rank is handed over, so that training never makes it worse.
 
 Pure arithmetic on per-query values of judgements that the option in question did not learn from.
-Of the options that are no lower than the start and the baseline, it takes the simplest that
-nothing less simple surpasses by more than luck gives; other queries then test what was chosen.
+Of the options that are lower than none of some floors it takes the simplest that nothing less
+simple surpasses by more than luck gives; other queries then test what was chosen.
 Luck is counted, not assumed: if two options were alike, each query's difference could as well
 have the other sign, and the more options were tried the luckier is the luckiest of them.
 """
@@ -35,7 +35,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Option:
-    """A way to rank. The lower its `simplicity`, the simpler: 0 for what was not trained."""
+    """A way to rank. The lower its `simplicity`, the simpler."""
 
     name: str
     simplicity: int
@@ -338,11 +338,17 @@ class Settled:
 
 
 def settled(
-    choice: Choice, tested: Mapping[str, ArrayLike], *, seed: int = 0, resamples: int = 10_000
+    choice: Choice,
+    tested: Mapping[str, ArrayLike],
+    *,
+    also: Sequence[str] = (),
+    seed: int = 0,
+    resamples: int = 10_000,
 ) -> Settled:
-    """Test the choice: values of test queries by name, of the chosen, the start and the baseline.
+    """Test the choice: values of test queries by name, of the chosen, the start, the baseline and
+    whatever it should not be below either.
 
-    Where it is significantly below one of these two, the better of them is handed over instead.
+    Where it is significantly below one of these, the best of them is handed over instead.
 
     >>> options = [Option("bm25", 0), Option("base", 1), Option("tuned", 2)]
     >>> held_out = [[0.2, 0.2, 0.2], [0.3, 0.3, 0.3], [0.5, 0.6, 0.7]]
@@ -351,7 +357,7 @@ def settled(
     >>> print(settled(choice, test))
     base, because tuned is significantly below base on test queries
     """
-    yardsticks = dict.fromkeys((choice.start, choice.baseline))
+    yardsticks = dict.fromkeys((choice.start, choice.baseline, *also))
     others = {name: tested[name] for name in yardsticks if name != choice.chosen}
     found = verdict(tested[choice.chosen], others, seed=seed, resamples=resamples)
     if not found.worse_than:

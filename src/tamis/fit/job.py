@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -21,7 +21,6 @@ from tamis.fit.look import (
     average_words,
     parted,
     passages_for,
-    sampled,
 )
 from tamis.fit.outcome import Outcome
 from tamis.fit.plan import Plan, Sizes, make_plan, measured_pace
@@ -119,9 +118,7 @@ def fit(
         fitting = looked(request, work)
         plan = planned(fitting)
         shown(fitting, plan)
-        fitting.parts = replace(
-            fitting.parts, test=sampled(fitting.parts.test, plan.testing, request.seed)
-        )
+        fitting.parts = fitting.parts.tested_on(plan.testing, request.seed)
         found = finding.find(fitting, plan)
         chosen = choosing.choose_model(fitting, plan, found)
         outcome = Outcome.of(fitting, plan, found, chosen)

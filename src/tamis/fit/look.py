@@ -1,8 +1,8 @@
 """What a collection has to learn from and to test with, and the parts of its queries.
 
 Given splits are kept: a split with "test" in its name is for testing, every other is to learn and
-to choose on. Where no split is for testing, judged queries are parted so that near-duplicates stay
-together, if there are enough of them to test on.
+to choose on. Where no split is for testing, judged queries are parted so that near-duplicates and,
+where possible, queries with the same answer stay together, if there are enough of them to test on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ LEARNT = 1_500
 UNANSWERED = 50
 """How many queries without an answer are looked at in each part: enough for a threshold."""
 SHARES = {"learn": 0.6, "test": 0.4}
+UNLEARNT = "judged queries, more than are learnt from"
+UNTESTED = "judged queries, more than are tested on"
 NOTHING = Qrels.from_dict({})
 
 
@@ -58,6 +60,19 @@ class Parts:
     unanswered: tuple[Queries, Queries]
     """Judged to have no answer: to calibrate on, and to test that on."""
 
+    @property
+    def shared(self) -> int:
+        """How many test queries have an answer that a query to learn from has too."""
+        answers = _answers(self.learn)
+        return sum(bool(answers & _answers(self.test, query)) for query in self.test)
+
+    def tested_on(self, most: int, seed: int) -> Parts:
+        """The same with so many test queries at most; how many are left out is counted."""
+        test = sampled(self.test, most, seed)
+        counts = Counter(self.left_out)
+        counts[UNTESTED] += len(self.test) - len(test)
+        return replace(self, test=test, left_out={what: n for what, n in counts.items() if n})
+
     def asked(self, qrels: Qrels) -> Queries:
         """The queries of some judgements, with their texts."""
         return self.queries.select(qrels.queries.positions_in(self.queries.ids))
@@ -71,6 +86,8 @@ class Parts:
             "judged, to test on": f"{len(self.test):,} ({how})" if len(self.test) else 0,
             "not judged": len(self.queries) - len(self.judged),
         }
+        if self.shared:
+            found["test queries with an answer that is also learnt from"] = self.shared
         if any(map(len, self.unanswered)):
             found["judged to have no answer"] = sum(map(len, self.unanswered))
         return found | ({"left out": dict(self.left_out)} if self.left_out else {})
@@ -123,16 +140,18 @@ def parted(
     for each in qrels.values():
         known = known.union(each.queries)
     known = known.select(np.flatnonzero(known.positions_in(asked.ids) >= 0))
+    some = sampled(learn, learnt, seed)
+    counts[UNLEARNT] = len(learn) - len(some)
     left_out = {what: count for what, count in counts.items() if count}
-    learn, test = sampled(learn, learnt, seed), sampled(test, tested, seed)
-    return Parts(learn, test, asked, log, known, given, left_out, unanswered)
+    parts = Parts(some, test, asked, log, known, given, left_out, unanswered)
+    return parts.tested_on(tested, seed)
 
 
 def _parted(learn: Qrels, asked: Queries, seed: int) -> tuple[Qrels, Qrels]:
     """Judged queries to learn from and to test on; all to learn from where they are too alike."""
     judged = asked.select(learn.queries.positions_in(asked.ids))
     try:
-        parts = split(judged, SHARES, seed=seed)
+        parts = split(judged, SHARES, seed=seed, answers=learn)
     except InputError:
         return learn, NOTHING
     return learn.select(parts["learn"]), learn.select(parts["test"])
@@ -199,6 +218,11 @@ def joined(parts: list[Qrels]) -> Qrels:
         for query in part.queries:
             judged[query] = {**part[query], **judged.get(query, {})}
     return Qrels.from_dict(judged)
+
+
+def _answers(qrels: Qrels, *queries: str) -> set[str]:
+    """The documents that answer some queries, or any."""
+    return {doc for query in queries or qrels for doc, grade in qrels[query].items() if grade > 0}
 
 
 def _usable(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, TrainingError
+from tamis.evaluation.drawing import counted
 from tamis.fit.finding import Found
 from tamis.fit.learning import (
     NEGATIVES,
@@ -119,7 +120,7 @@ class Making:
             return [Round("judged", Ids.of([]), sampled(learn, most, seed).queries)]
         try:
             if self.plan.folds > 1:
-                turns = folds(parts.asked(learn), self.plan.folds, seed=seed)
+                turns = folds(parts.asked(learn), self.plan.folds, seed=seed, answers=learn)
                 most = -(-self.plan.choosing // self.plan.folds)
                 return [
                     Round(
@@ -130,7 +131,8 @@ class Making:
                     for number, (taught, held) in enumerate(turns)
                 ]
             held = min(HELD_OUT, self.plan.choosing / len(learn))
-            both = split(parts.asked(learn), {"learn": 1 - held, "held": held}, seed=seed)
+            shares = {"learn": 1 - held, "held": held}
+            both = split(parts.asked(learn), shares, seed=seed, answers=learn)
         except InputError as error:
             self.fitting.work.said(f"nothing is held out: {error}")
             return []
@@ -237,7 +239,8 @@ class Making:
         """Candidates as a model scores them."""
 
         def make() -> Run:
-            self.fitting.work.said(f"scoring {len(run):,} queries with {name} ({part})")
+            if len(run):
+                self.fitting.work.said(f"scoring {counted(len(run))} with {name} ({part})")
             scorer = self._opened(folder)
             passages, depth = self.fitting.passages, self.fitting.request.depth
             stage = rerank(

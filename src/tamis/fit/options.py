@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tamis.evaluation import evaluate
 from tamis.fit.plan import LEAST_QUERIES, TUNED
+from tamis.fit.sieve import GIVEN
 from tamis.pipeline.placing import below, interpolated
 from tamis.types import Qrels, Run
 
@@ -42,9 +43,15 @@ class Way:
     simplicity: int
 
 
-def floors(usual: str, judged: int) -> list[str]:
-    """What nothing may be below: the usual way, and BM25 unless very few queries speak for it."""
-    return [usual, BM25] if judged >= LEAST_QUERIES else [usual]
+def floors(usual: str, first: str, judged: int) -> list[str]:
+    """What nothing may be below: the usual way, a first stage of the user's own, and BM25 unless
+    very few queries speak for it.
+
+    >>> floors("start .75 + BM25", "BM25", 8), floors("start .75 + first stage", "first stage", 32)
+    (['start .75 + BM25'], ['start .75 + first stage', 'first stage', 'BM25'])
+    """
+    own = [first] if first == GIVEN else []
+    return [usual, *own, *([BM25] if judged >= LEAST_QUERIES else [])]
 
 
 def trained_as(name: str) -> str:

@@ -153,15 +153,17 @@ class Outcome:
 def _verified(fitting: Fitting, chosen: Chosen) -> tuple[bool, str]:
     parts = fitting.parts
     if not len(parts.test) and not len(parts.learn):
-        return False, "there are no judgements: nothing was tested"
+        unusable = any("judge" in what for what in parts.left_out)
+        none = "no judgement can be used" if unusable else "there are no judgements"
+        return False, f"{none}: nothing was tested"
     if len(parts.test) < LEAST_QUERIES:
         few = f"{len(parts.test)} judged quer{'y' if len(parts.test) == 1 else 'ies'} to test on"
         return False, f"{few if len(parts.test) else 'no judged queries to test on'}: too few"
-    if chosen.choice is None:
-        return True, f"tested on {len(parts.test):,} queries; nothing was chosen by judgements"
     if chosen.settled and chosen.settled.fell_back:
         failed = chosen.settled.choice.chosen
         return True, f"tested on {len(parts.test):,} queries, on which {failed} had failed"
+    if chosen.choice is None:
+        return True, f"tested on {len(parts.test):,} queries; nothing was chosen by judgements"
     return True, f"tested on {len(parts.test):,} queries that nothing was learnt or chosen on"
 
 
@@ -210,7 +212,7 @@ def _row(
         tested,
         way == chosen.way,
         why,
-        round(1000 * (first + again), 1) if timed else None,
+        round(1000 * (first + again), 2) if timed else None,
         round(_training(fitting, way) / 60, 1),
     )
 

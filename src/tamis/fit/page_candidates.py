@@ -180,7 +180,7 @@ def _cost(model: str | None, rows: Sequence[Row]) -> str:
 
 def _milliseconds(rows: Sequence[Row]) -> str:
     timed = [row.milliseconds for row in rows if row.milliseconds is not None]
-    return f"{max(timed):,.1f} ms a query" if timed else ""
+    return f"{max(timed):,.{1 + (max(timed) < 1)}f} ms a query" if timed else ""
 
 
 def _note(outcome: Outcome) -> str:

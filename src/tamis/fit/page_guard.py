@@ -42,9 +42,8 @@ def _by_rule(outcome: Outcome) -> str:
     if len(outcome.parts.learn):
         none = "The judged queries cannot be parted, so there are none"
     return (
-        f"{none} to choose by. So a rule was followed that is the same for every collection and "
-        "that no figure of this one has a part in: the base, fused with the first stage, each "
-        "counting half."
+        f"{none} to choose by. So a rule was followed that is the same for every collection: the "
+        "base, fused with the first stage, each counting half."
     )
 
 
@@ -71,7 +70,7 @@ def _how(outcome: Outcome, choice: Choice) -> str:
     else:
         held = "one part of the judged queries was held out while models were compared"
     usual = min((each.option for each in choice.weighed), key=lambda one: one.simplicity).name
-    least = " or than ".join(floors(usual, choice.queries))
+    least = " or than ".join(floors(usual, outcome.found.name, choice.queries))
     return (
         f"By the mean {escape(outcome.measure)} of {counted(choice.queries)}: {held}. The usual "
         f"way is {escape(usual)}, which is rarely far below the best. What is lower than "

@@ -167,7 +167,10 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
     plan = _planned(sizes, folds, compared, pace, Planner(seconds, spent))
     if judged < FEW or plan.size(TUNED) >= _wanted(sizes, TUNED):
         return plan
-    return _planned(sizes, 1, min(ENOUGH, part), pace, Planner(seconds, spent))
+    held = _planned(sizes, 1, min(ENOUGH, part), pace, Planner(seconds, spent))
+    if any(held.has(name) for name in TRAINED):
+        return held
+    return _planned(sizes, 0, min(CHOSEN, judged), pace, Planner(seconds, spent))
 
 
 def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Planner) -> Plan:
@@ -177,10 +180,13 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
     wanted = max(1, compared), sizes.test
     testing = min(sizes.test, affordable * wanted[1] // sum(wanted))
     choosing = min(compared, max(LEAST_QUERIES, affordable - testing))
-    if not sizes.kind or (sizes.test and testing < min(sizes.test, LEAST_QUERIES)):
+    what, vectors = "score the candidates with the base", False
+    if sizes.kind and sizes.test and testing < min(sizes.test, LEAST_QUERIES):
+        least = (choosing + min(sizes.test, LEAST_QUERIES)) * a_query
+        planner.steps.append(Step("start", what, least, planned=False))
+    if not sizes.kind or not planner.steps[-1].planned:
         return Plan(tuple(planner.steps), folds, sizes.learn, sizes.test, pace)
     asked, whole = (choosing + testing) * a_query, sizes.documents * sizes.passages * pace
-    what, vectors = "score the candidates with the base", False
     if sizes.kind == "bi-encoder" and sizes.learn >= LEAST_QUERIES:
         vectors = planner.may(Step("vectors", "encode all documents, to find more", whole))
     known = (choosing + testing) * pace if vectors else asked  # only queries are left to be run

@@ -62,7 +62,7 @@ class Work:
         """Keep how long something took."""
         began = time.monotonic()
         yield
-        self.seconds[name] = round(time.monotonic() - began, 2)
+        self.seconds[name] = round(time.monotonic() - began, 4)
         with new_file(self.path(SECONDS), force=True) as part:
             part.write_text(json.dumps(self.seconds, indent=1), "utf-8")
 
