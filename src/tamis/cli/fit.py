@@ -131,7 +131,7 @@ def show_sieve(sieve: Sieve) -> None:
     whose = "" if tested == note["chosen"] else f"{tested}, which failed, "
     for each in guard.get("verdict", {}).get("against", ()):
         told[f"{whose}against {each['name']}"] = _against(each)
-    if note.get("threshold on test queries"):
+    if note.get("threshold on test queries") and note["calibration"]["threshold"] > 0:
         found = note["threshold on test queries"]
         shown = [f"{name} {found[name]:.2f}" for name in ("precision", "recall")
                  if found[name] is not None]  # fmt: skip

@@ -54,7 +54,11 @@ def _worth(curve: Sequence[tuple[int, float]], measure: str) -> str:
     """What twice the labels would bring, if it goes on as between the last two points."""
     (before, old), (now, new) = curve[-2:] if len(curve) > 1 else (curve[0], curve[0])
     if now <= before or not before:
-        return f"With {counted(now)}: {escape(measure)} {new:.4f}."
+        without = f"Without judgements {old:.4f}, w" if now > before else "W"
+        return (
+            f"{without}ith {counted(now)} {new:.4f}. So few do not tell what more would bring: "
+            "from 150 judged queries on, if there is time, a curve is drawn."
+        )
     gain = (new - old) / math.log2(now / before)
     change = f"{escape(measure)} changed by {signed(new - old)}"
     rose = f"From {before:,} to {now:,} judged queries {change}"
