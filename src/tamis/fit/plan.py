@@ -39,7 +39,7 @@ LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: 3_000, INFUSED: 3_000}
 """How many texts a training sees at least: fewer are not worth the evaluation of the model, least
 of all where it has to learn what a pair is."""
 SCORED = 0.6
-"""The share of the time in which candidates may be scored with the base."""
+"""The share of the time in which candidates may be scored with the base, where some are trained."""
 SHARE = {TUNED: 0.8, DISTILLED: 0.6, CROSS: 0.8, INFUSED: 0.8}
 """The share of the time left that a training, and scoring with what came of it, may take."""
 
@@ -176,7 +176,8 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
 def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Planner) -> Plan:
     planner.must(Step("first", "index, tune and search by words", 2 + sizes.documents / 5_000))
     a_query = sizes.texts_a_query(compared) * pace
-    affordable = max(0, int(SCORED * planner.left / max(a_query, 1e-9)))
+    share = SCORED if folds else 1.0
+    affordable = max(0, int(share * planner.left / max(a_query, 1e-9)))
     wanted = max(1, compared), sizes.test
     testing = min(sizes.test, affordable * wanted[1] // sum(wanted))
     choosing = min(compared, max(LEAST_QUERIES, affordable - testing))
