@@ -17,7 +17,7 @@ from tamis.labels.synthetic import synthetic
 from tamis.pipeline.library import IndexLibrary
 from tamis.search import Index
 from tamis.text.passages import parse_spec
-from tamis.types import Document
+from tamis.types import Document, Queries, Run, Source, Spec
 
 LEFT = "one two three four five six seven eight nine ten"
 WHOLE = parse_spec("whole")
@@ -35,6 +35,19 @@ KITCHEN = [
     Document("tiny", "Flour.", "Tiny text"),
     Document("3", "1 2 3 4 5 6 7 8 9 10 11 12. 1 2 3 4 5 6 7 8 9.", "12 34"),
 ]  # fmt: skip
+
+
+class Other(Source):
+    """A first stage that cannot score texts."""
+
+    def __init__(self, index: Index) -> None:
+        self.bm25 = index.bm25()
+
+    def search(self, queries: Queries, top: int = 1000) -> Run:
+        return self.bm25.search(queries, top)
+
+    def spec(self) -> Spec:
+        return {"kind": "other"}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +122,7 @@ def test_the_document_is_positive_and_never_negative(index: Index) -> None:
     made = synthetic(index, index.bm25(), count=100, passages="whole")
     queries, read = texts(made, index)
     assert made.facts["counts"]["made of a title"] == 3  # no other has a word of "drum sieve"
-    assert made.facts["counts"]["made of a sentence"] == 6
+    assert made.facts["counts"]["made of a sentence"] == 2  # of 6 that something is found for
     assert set(np.unique(made.source)) == {SOURCES.index("synthetic")}
     for row, (query, text) in enumerate(zip(queries, read, strict=True)):
         origin = made.origins[int(made.query[row])]
@@ -134,7 +147,7 @@ def test_a_document_with_the_same_sentence_is_no_negative(tmp_path: Path) -> Non
     shop = [Document(f"d{n}", f"{said} Sack number {n} of flour. {LEFT}") for n in range(4)]
     shop += [Document("other", f"Click to read something about flour in here. {LEFT}.")]
     index = Index.build(shop, tmp_path / "index")
-    made = synthetic(index, index.bm25(), count=50, made_of=["sentence"], passages="whole")
+    made = synthetic(index, Other(index), count=50, made_of=["sentence"], passages="whole")
     queries, _ = texts(made, index)
     for row in np.flatnonzero([query == said for query in queries]).tolist():
         assert made.value[row] == 1 or made.docs[int(made.doc[row])] == "other"
@@ -170,20 +183,26 @@ def test_the_share_without_the_query_is_that_of_an_index_without_it(tmp_path: Pa
     shop = [
         Document("d1", f"{said} {rest}"),
         Document("d2", "Flour that zebras like is never fine, say all who bake bread of it."),
+        Document("d3", f"Flour, and {'much else besides it. ' * 20}"),
     ]
     index = Index.build(shop, tmp_path / "index")
     made = synthetic(index, index.bm25(), count=50, made_of=["sentence"], seed=3)
     assert {query.text for query in made.queries} == {said}
     assert made.facts["first stage has it at rank 1"]["sentence"] == 1
     assert made.facts["and with the query taken out"] == {"all": 0, "sentence": 0}
-    assert index.score_text(said, rest) < dict(index.bm25()(made.queries).ranking(0))["d2"]
+    found = dict(index.bm25()(made.queries).ranking(0))
+    assert found["d3"] < index.score_text(said, rest) < found["d2"]
+    assert made.docs.take(made.doc) == ["d1", "d3"]
+    without = synthetic(index, Other(index), count=50, made_of=["sentence"], seed=3)
+    assert set(without.docs.take(without.doc)) == {"d1", "d2", "d3"}
+    assert "and with the query taken out" not in without.facts
 
 
 def test_the_seed_chooses(index: Index) -> None:
     options = {"count": 3, "made_of": ["sentence"], "negatives_per_query": 2}
-    one = synthetic(index, index.bm25(), **options, seed=1)  # type: ignore[arg-type]
-    assert one == synthetic(index, index.bm25(), **options, seed=1)  # type: ignore[arg-type]
-    assert one != synthetic(index, index.bm25(), **options, seed=2)  # type: ignore[arg-type]
+    one = synthetic(index, Other(index), **options, seed=1)  # type: ignore[arg-type]
+    assert one == synthetic(index, Other(index), **options, seed=1)  # type: ignore[arg-type]
+    assert one != synthetic(index, Other(index), **options, seed=2)  # type: ignore[arg-type]
     assert one.groups == 3
 
 
@@ -208,5 +227,5 @@ def test_what_cannot_be_done_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing to make"):
         synthetic(index, index.bm25(), count=0)
     alone = Index.build([Document("d1", f"{LEFT}.", "Drum sieve")], tmp_path / "alone")
-    with pytest.raises(InputError, match="no other document"):
+    with pytest.raises(InputError, match="nothing to set against"):
         synthetic(alone, alone.bm25())

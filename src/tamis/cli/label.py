@@ -207,6 +207,7 @@ def _from_documents(
     seed: int,
     threads: int | None,
 ) -> Examples:
+    from tamis.collection.notes import counted
     from tamis.labels.made_queries import MADE
     from tamis.labels.synthetic import synthetic
 
@@ -222,7 +223,8 @@ def _from_documents(
         seed=seed,
     )
     if made.groups < count:
-        say(f"note: {made.groups:,} queries instead of {count:,}: no more, or none with a negative")
+        found = counted(made.groups, "query")
+        say(f"note: {found} instead of {count:,}: no more, or none with a negative")
     return made
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ from tamis.labels.made_queries import (
 from tamis.pipeline.library import Documents, Library, library
 from tamis.scorers.lexical import Lexical
 from tamis.search.sources import IndexSource
-from tamis.text.passages import PassageSpec, parse_spec, split
+from tamis.text.passages import PassageSpec, parse_spec, split, text_of
 from tamis.text.sentences import Span
-from tamis.types import Document, Ids, Pairs, Queries, Query, Run, Source
+from tamis.types import Document, Ids, Pairs, Passage, Queries, Query, Run, Scorer, Source
+from tamis.types.pipeline import score_texts
 
 
 def synthetic(
@@ -53,8 +55,11 @@ def synthetic(
     same documents, finds for the query. Where a title asks, all texts stand without titles; where
     a sentence asks, negatives are passages as the positive is, drawn from their documents. A
     document with the same sentence is never a negative; titles that documents share are no
-    queries. `facts` say what share of queries the source answers at rank 1, and, for an index,
-    what share it would if the query were not in the text it was taken from.
+    queries. Where the source is an index, a negative scores below the positive as it stands there
+    without its query: most of what is found has more words of the query than that, and a model
+    would learn to prefer what has fewer. `facts` say what share of queries the source answers at
+    rank 1, and, for an index, what share it would if the query were not in the text it was taken
+    from.
     """
     if count < 1 or not made_of or depth < 2:
         raise InputError("there is nothing to make", hint="ask for one query or more, depth 2 up")
@@ -69,13 +74,32 @@ def synthetic(
         queries = Queries.of(Query(each.id, each.text) for each in made)
         run = source.search(queries, depth)
         by_id = {each.id: each for each in made}
-        drawing = _Drawing(opened, run, spec, negatives_per_query, seed)
-        facts = {"depth": depth, "seed": seed, "asked for": count}
+        facts: dict[str, Any] = {"depth": depth, "seed": seed, "asked for": count}
+        least: Least | None = None
+        if isinstance(source, IndexSource):
+            lexical = Lexical(source.index, source.ranking)
+            least = Least(lexical, _own_scores(run, by_id, lexical, opened))
+        drawing = _Drawing(opened, run, spec, negatives_per_query, seed, least)
         examples = drawing.examples(by_id, facts)
-        if not isinstance(source, IndexSource):
+        if least is None:
             return examples
-        share = rank_one_without(examples, run, by_id, source, opened)
+        share = rank_one_without(run, by_id, least.own)
         return replace(examples, facts={**examples.facts, "and with the query taken out": share})
+
+
+@dataclass(frozen=True)
+class Least:
+    """What a negative has to score below: its query's own text, without the query."""
+
+    scorer: Scorer
+    own: Mapping[str, float]
+
+    def below(self, query: MadeQuery, texts: Sequence[str]) -> list[bool]:
+        """Which texts do."""
+        if not texts:
+            return []
+        found = score_texts(self.scorer, query.text, texts) < self.own[query.id]
+        return [bool(each) for each in found]
 
 
 @dataclass(frozen=True)
@@ -87,6 +111,7 @@ class _Drawing:
     spec: PassageSpec
     count: int | None
     seed: int
+    least: Least | None
 
     def examples(self, made: Mapping[str, MadeQuery], facts: Mapping[str, Any]) -> Examples:
         """A group for every query for which something else than its document was found."""
@@ -104,8 +129,8 @@ class _Drawing:
                 groups.append(group)
         if not groups:
             raise InputError(
-                "the first stage finds no other document for any query made",
-                hint="are there other documents in the index?",
+                "the first stage finds nothing to set against any query made",
+                hint="are there other documents in the index, and enough that are about the same?",
             )
         how = {
             "made by": "synthetic",
@@ -137,13 +162,16 @@ class _Drawing:
         wanted = self.count or len(names) or 1
         chosen: list[tuple[str, Span]] = []
         for begin in range(0, len(names), wanted):
-            for document in self.opened.fetch(names[begin : begin + wanted]):
-                span = self._span(document, query, random)
-                if span is not None and len(chosen) < wanted:
-                    chosen.append((document.id, span))
-            if len(chosen) == wanted:
+            some = [(document, self._span(document, query, random))
+                    for document in self.opened.fetch(names[begin : begin + wanted])]  # fmt: skip
+            spans = [(document, span) for document, span in some if span is not None]
+            if self.least is not None:
+                texts = [_passage_text(*each, titled=query.made != "title") for each in spans]
+                spans = list(compress(spans, self.least.below(query, texts)))
+            chosen += [(document.id, span) for document, span in spans]
+            if len(chosen) >= wanted:
                 break
-        return chosen
+        return chosen[:wanted]
 
     def _span(
         self, document: Document, query: MadeQuery, random: np.random.Generator
@@ -173,23 +201,39 @@ def rank_one(run: Run, made: Mapping[str, MadeQuery]) -> dict[str, float]:
 
 
 def rank_one_without(
-    examples: Examples,
-    run: Run,
-    made: Mapping[str, MadeQuery],
-    source: IndexSource,
-    opened: Library,
+    run: Run, made: Mapping[str, MadeQuery], own: Mapping[str, float]
 ) -> dict[str, float]:
-    """The same if the text that the query was taken from were indexed without the query."""
-    rows = examples.offsets[:-1]
-    pairs = np.repeat(np.arange(len(rows), dtype=np.int32)[:, None], 2, axis=1)
-    asked, texts = row_texts(examples, rows, opened)
-    own = Lexical(source.index, source.ranking).score(Pairs(asked, texts, pairs)).values
+    """The same if the texts that queries were taken from were indexed without them."""
     right = []
-    for name, score in zip(examples.queries.ids.take(examples.query[rows]), own, strict=True):
+    for name, score in own.items():
         query = made[name]
         others = [other for doc, other in run[name] if doc != query.origin.doc_id]
-        right.append((query.made, bool(score > max(others))))
+        right.append((query.made, score > max(others, default=0.0)))
     return _shares(right)
+
+
+def _own_scores(
+    run: Run, made: Mapping[str, MadeQuery], lexical: Scorer, opened: Library
+) -> dict[str, float]:
+    """What the text of every query scores without the query."""
+    docs = Ids.of(each.origin.doc_id for each in made.values())
+    none: Ints = np.empty(0, np.int32)
+    groups, origins = [], {}
+    for number, name in enumerate(run.queries.ids):
+        query, titled = made[name], made[name].made != "title"
+        doc = docs.numbers([query.origin.doc_id])
+        groups.append(group_of(number, doc, none, "pool", spans=[query.answer], titled=titled))
+        origins[number] = query.origin
+    alone = as_examples(run.queries, docs, groups, "synthetic", {}, {}, origins)
+    rows = np.arange(len(alone), dtype=np.int32)
+    asked, texts = row_texts(alone, rows, opened)
+    found = lexical.score(Pairs(asked, texts, np.stack([rows, rows], 1))).values
+    return dict(zip(alone.queries.ids, found.tolist(), strict=True))
+
+
+def _passage_text(document: Document, span: Span, *, titled: bool) -> str:
+    end = len(document.text) if span[1] == TO_THE_END else span[1]
+    return text_of(document, Passage(document.id, 0, span[0], end), "every" if titled else "never")
 
 
 def _shares(right: Iterable[tuple[str, bool]]) -> dict[str, float]:
