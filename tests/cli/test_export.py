@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tamis.cli.app import run
+from tamis.scorers._onnx import saturates
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -61,7 +62,7 @@ def test_the_report_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_int8_that_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamis.models.exporting.WIDE", 2)
+    monkeypatch.setattr("tamis.models.exporting.WIDE", 2 + saturates())
     assert run(["export", "model", "-o", "out", *GIVEN]) == 0
     printed = capsys.readouterr()
     assert printed.out.count("refused: has a tau of") == 3

@@ -24,6 +24,7 @@ from tamis.models import (
 )
 from tamis.models.export_sample import pydocs_sample
 from tamis.models.exporting import Export, reason_to_refuse
+from tamis.scorers._onnx import saturates
 from tamis.types import Document, Pairs, Qrels, Queries, Query, Run
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -125,7 +126,7 @@ def test_what_is_reported_of_int8_is_what_its_scores_are(model: Path, tmp_path: 
 def test_int8_that_ranks_otherwise_is_refused(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "WIDE", 2)  # weights of -1, 0 and 1
+    monkeypatch.setattr(exporting, "WIDE", 2 + saturates())  # weights of -1, 0 and 1
     found = export(model, tmp_path / "out", sample())
     assert [each.recipe for each in found] == ["float", "single", "mixed", "double"]
     assert all("has a tau of" in each.refused for each in found[1:])

@@ -338,7 +338,8 @@ def test_t5_target_words_are_those_of_transformers(
     kind = transformers.T5ForConditionalGeneration
     expected = plain_words(tmp_path, kind, prompts(), how, scorer.ids)
     assert np.ptp(expected) > 1e-5
-    assert np.allclose(scorer.score(EVERY).values, expected, rtol=1e-5, atol=1e-5)
+    near = 1e-4 if how == "logit" else 3e-5  # a difference of two logits, each rounded
+    assert np.allclose(scorer.score(EVERY).values, expected, rtol=near, atol=near)
     assert scorer.scale == ("logit" if how == "logit" else "probability")
 
 

@@ -22,7 +22,7 @@ from tamis.models.exporting import write_onnx
 from tamis.models.onnx_graph import Graph
 from tamis.models.onnx_int8 import BELOW, FINE, RECIPES, Int8, Matrix, Recipe, quantise
 from tamis.scorers import _onnx
-from tamis.scorers._onnx import FILES, Backend
+from tamis.scorers._onnx import FILES, Backend, saturates
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
@@ -183,7 +183,7 @@ def test_a_t5_in_float_scores_as_transformers_does(feed: str, tied: bool, tmp_pa
         del encoded["token_type_ids"]
         with torch.inference_mode():
             logits = model(**encoded, decoder_input_ids=torch.tensor([[0]])).logits[0, 0]
-        assert abs(logits[list(scorer.ids)].softmax(0)[0].item() - value) < 1e-5
+        assert abs(logits[list(scorer.ids)].softmax(0)[0].item() - value) < 3e-5
     assert np.ptp(values) > 1e-3
     check_scorer(scorer)
     logit = TargetWords.open(folder, words, score="logit", backend=backend).score(EVERY).values
@@ -216,6 +216,8 @@ def ran(graph: Graph, value: str, states: NDArray[np.float32], path: Path) -> An
 def test_a_product_of_whole_numbers_is_what_numpy_makes_of_it(
     recipe: Recipe, lowest: float | None, bits: int, tmp_path: Path
 ) -> None:
+    if bits == 8 and saturates():
+        pytest.skip("sums of 8-bit products overflow on this processor: 7 bits are used")
     random = np.random.default_rng(5)
     sizes = np.array([[1], [9], [1], [0], [3], [1]], np.float32)
     states = random.normal(size=(6, 20)).astype(np.float32) * sizes
@@ -262,10 +264,10 @@ def test_whole_numbers_are_near_to_float(tmp_path: Path) -> None:
         model = scorer_of(folder)
         expected = model.score(EVERY).values
         for recipe in RECIPES:
-            backend = exported(model, folder, Int8(recipe, 8))
+            backend = exported(model, folder, Int8(recipe, 8 - saturates()))
             values = scorer_of(folder, backend=backend).score(EVERY).values
             off = float(np.sqrt(((values - expected) ** 2).mean()))
-            assert 0 < off < 0.03 * np.ptp(expected), recipe.name
+            assert 0 < off < (0.06 if saturates() else 0.03) * np.ptp(expected), recipe.name
         check_scorer(scorer_of(folder, backend=backend))
 
 

@@ -90,7 +90,7 @@ class Curves:
         """The figure as SVG: means, ranges, and the first stage as a line."""
         drawn = []
         for start in dict.fromkeys(cell.start for cell in self.cells):
-            sizes = [size for size in self.sizes(start) if size]
+            sizes = self.sizes(start)
             spreads = [self.spread(start, size) for size in sizes]
             points = [(float(n), mean) for n, (mean, _, _) in zip(sizes, spreads, strict=True)]
             ranges = [(float(n), a, b) for n, (_, a, b) in zip(sizes, spreads, strict=True)]

@@ -55,14 +55,16 @@ def learning_curves(
 ) -> str:
     """A measure over the number of queries learnt from, a line a starting point.
 
-    Bars are the range over samples of the same size; the dashed line is the baseline.
+    Bars are the range over samples of the same size; the dashed line is the baseline. Each doubling
+    takes the same width; none at all stands two of them left of the smallest number.
 
     >>> one = Curve("plain", [(32, 0.2), (128, 0.4)], [(32, 0.1, 0.3)])
     >>> learning_curves([one], "RR@10", 0.3).count("<polyline")
     1
     """
     sizes = sorted({x for curve in curves for x, _ in curve.points})
-    places = {size: math.log2(max(size, 1)) for size in sizes}
+    none = math.log2(min((size for size in sizes if size), default=1)) - 2
+    places = {size: math.log2(size) if size else none for size in sizes}
     moved = [
         Curve(
             curve.name,
