@@ -194,6 +194,7 @@ def test_duplicates_are_found_across_files(tmp_path: Path) -> None:
     with pytest.raises(LineError) as caught:
         [*open_collection(tmp_path, format="jsonl").documents]
     assert str(caught.value) == f"{tmp_path}/b:1: document id 'd1' occurs a second time"
+    assert "--on-error skip" in caught.value.hint
 
 
 def query_error_of(path: Path, format: str | None = None) -> LineError:

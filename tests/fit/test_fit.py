@@ -127,6 +127,67 @@ def test_what_was_tested_is_what_the_sieve_does(tmp_path: Path, base: Path) -> N
     assert value == pytest.approx(sieve.note["test"][sieve.note["chosen"]]["RR@10"], abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "used"),
+    [("start .75 + hybrid", True), ("tuned", True), ("hybrid", True), ("hybrid", False),
+     ("BM25", True)],
+)  # fmt: skip
+def test_a_sieve_that_searches_by_vectors_holds_its_base_once(
+    tmp_path: Path, base: Path, chosen: str, used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs")
+    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
+    compared = finding._compared
+    monkeypatch.setattr(
+        "tamis.fit.finding._compared", lambda *given: {**compared(*given), "used": used}
+    )
+    monkeypatch.setattr(
+        "tamis.fit.choosing.choose",
+        lambda *given, **options: replace(choose(*given, **options), chosen=chosen),
+    )
+    monkeypatch.setattr(
+        "tamis.fit.choosing.settled",
+        lambda *given, **options: replace(settled(*given, **options), name=chosen),
+    )
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and sieve.note["chosen"] == chosen
+    there = [(sieve.path / name).is_dir() for name in ("model", "encoder")]
+    wanted = {"tuned": [True, True], "hybrid": [False, True], "BM25": [False, False]}
+    assert there == wanted.get(chosen, [True, False])
+    if chosen in ("hybrid", "BM25"):  # points for ranks say nothing across queries
+        assert (sieve.calibration is None) == (chosen == "hybrid")
+    opened = tamis.open_collection(folder)
+    qrels = opened.qrels["test"]
+    asked = opened.queries.select(qrels.queries.positions_in(opened.queries.ids))
+    run = open_sieve(tmp_path / "s", threads=1).source.search(asked, 10)
+    value = evaluate(qrels, {"sieve": run}, ["RR@10"]).mean("sieve", "RR@10")
+    assert value == pytest.approx(sieve.note["test"][chosen]["RR@10"], abs=1e-3)
+
+
+def test_few_judged_queries_have_a_learning_curve_over_all_folds(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs", train=60)
+    learnt: list[Round] = []
+    real = Making.tuned
+
+    def tuned(self: Making, turn: Round) -> Path:
+        learnt.append(turn)
+        return real(self, turn)
+
+    monkeypatch.setattr(Making, "tuned", tuned)
+    plan, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and plan.has("curve") and plan.folds == 3
+    drawn = [turn for turn in learnt if turn.name.startswith("on ")]
+    assert {turn.name for turn in drawn} == {
+        f"on {count} of fold {fold}" for fold in (1, 2, 3) for count in (10, 20)
+    }
+    assert all(not set(turn.learn) & set(turn.held) for turn in drawn)
+    assert [count for count, _ in sieve.note["learning curve"]] == [0, 10, 20, 40]
+    fewer = make_plan(Sizes(42, 29, 16, 30, 10, 1.0, "bi-encoder"), 1e-3, 60.0)
+    assert fewer.has("tuned") and not fewer.has("curve")
+
+
 def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> None:
     folder = collection(tmp_path / "docs", train=0, test=0, log=8)
     _, sieve = fit(request(folder, tmp_path / "s", base))

@@ -32,6 +32,9 @@ class FaultsOnce(Faults):
             super().meet(error)
 
 
+OR_SKIP = ", or leave it out: --on-error skip (on_error='skip')"
+
+
 @jit
 def enter(slots: NDArray[np.int64], key: int) -> bool:
     """Put a key that is not 0 into an open table; whether it was new. There must be room."""
@@ -101,18 +104,16 @@ class Checks:
         for line, document in rows:
             empty = is_blank(document.text) and is_blank(document.title)
             if empty and not self.faults.keep_empty:
-                self._meet(path, line, f"document {document.id!r} is empty", "give it a text")
+                problem = f"document {document.id!r} is empty"
+                self._meet(path, line, problem, f"give it a text{OR_SKIP}")
             elif is_blank(document.id):
-                self._meet(path, line, "the document's id is empty", "give it an id of its own")
+                problem = "the document's id is empty"
+                self._meet(path, line, problem, f"give it an id of its own{OR_SKIP}")
             elif is_new(document.id):
                 yield document
             else:
-                self._meet(
-                    path,
-                    line,
-                    f"document id {document.id!r} occurs a second time",
-                    "give every document its own id",
-                )
+                problem = f"document id {document.id!r} occurs a second time"
+                self._meet(path, line, problem, f"give every document its own id{OR_SKIP}")
 
     def queries(self, path: Path, rows: Iterable[tuple[int, Query]]) -> Iterator[Query]:
         """The queries of a file whose id is theirs alone and that hold something."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
 from tamis.fit.calibrate import Calibration
-from tamis.fit.finding import Found
+from tamis.fit.finding import HYBRID, Found
 from tamis.fit.guard import Choice, Option, Settled, choose, settled
 from tamis.fit.making import Making, Tried
 from tamis.fit.options import BM25, START, UNVERIFIED, Way, features, floors, ranked, relevant, ways
@@ -160,10 +160,10 @@ def _calibration(
     way: Way, tried: Sequence[Tried], first: str, unanswered: Run
 ) -> Calibration | None:
     """Probabilities from the queries held out and from those without an answer; None where they
-    are too few for that, or where the first stage alone was chosen and its scores say nothing
-    across queries.
+    are too few for that, or where a first stage alone was chosen whose scores say nothing across
+    queries.
     """
-    if way.model is None and first != BM25:
+    if way.name in (HYBRID, GIVEN):
         return None
     held = [(ranked(way, each.first, each.scored), each.qrels) for each in tried]
     parts = [(run.top(CALIBRATED), qrels) for run, qrels in (*held, (unanswered, NONE))]

@@ -29,8 +29,9 @@ def hand_over(fitting: Fitting, outcome: Outcome, *, force: bool) -> None:
         shutil.copytree(fitting.work.path("index"), part / INDEX, copy_function=_linked)
         if outcome.chosen.model is not None:
             shutil.copytree(outcome.chosen.model, part / MODEL)
-        if outcome.pipeline.first == HYBRID and fitting.start is not None:
-            shutil.copytree(fitting.start, part / ENCODER)
+        start = fitting.start
+        if outcome.pipeline.first == HYBRID and start and start != outcome.chosen.model:
+            shutil.copytree(start, part / ENCODER)
         (part / "runs").mkdir()
         for name, run in outcome.chosen.test_runs.items():
             write_run(run, part / "runs" / f"{name}.parquet")

@@ -38,6 +38,7 @@ from tamis.fit.plan import (
     DISTILLED,
     HELD_OUT,
     INFUSED,
+    LEAST_DRAWN,
     LINE,
     SHARES,
     TRAINED,
@@ -278,31 +279,31 @@ class Making:
         return float(self.fitting.work.note(f"cost {name}", make)["seconds"])
 
     def curve(self, tried: Sequence[Tried]) -> list[tuple[int, float]]:
-        """The measure of the trained base on queries held out, by how many it learnt from; where
-        there are few, only that of the base and of what each fold has trained.
+        """The measure of the trained base on queries held out, by how many others it learnt from:
+        without any, with all, and with some of them where that is planned.
         """
-        if not self.plan.has(CURVE):
-            if len(self.rounds) < 2:
-                return []
-            both = [Way(name, name, None, 0) for name in (START, TUNED)]
-            parts = [each.values(both, self.fitting.request.measure) for each in tried]
-            means = np.concatenate(parts, 1).mean(1).round(4).tolist()
-            learnt = round(float(np.mean([len(turn.learn) for turn in self.rounds])))
-            return list(zip((0, learnt), means, strict=True))
-        whole, measure = self.rounds[0], self.fitting.request.measure
-        drawn = np.random.default_rng(self.fitting.request.seed).permutation(len(whole.learn))
-        points = [(0, START, whole), (len(whole.learn), TUNED, whole)]
-        for share in SHARES:
-            some = whole.learn.select(np.sort(drawn[: round(share * len(drawn))]))
-            points.append((len(some), TUNED, Round(f"on {len(some)}", some, whole.held)))
-        makers: dict[str, Callable[[Round], Path]] = {START: lambda turn: self.start}
-        makers[TUNED] = self.tuned
-        found = []
-        for count, name, turn in sorted(points, key=lambda point: point[0]):
-            one = self.tried(turn, {name: makers[name]})
-            value = one.values([Way(name, name, None, 0)], measure).mean()
-            found.append((count, round(float(value), 4)))
-        return found
+        points = [(0, self._mean(START, tried)), (self._learnt(1.0), self._mean(TUNED, tried))]
+        for share in SHARES if self.plan.has(CURVE) else ():
+            if self._learnt(share) >= LEAST_DRAWN:
+                turns = [self._part(turn, share) for turn in self.rounds]
+                some = [self.tried(turn, {TUNED: self.tuned}) for turn in turns]
+                points.append((self._learnt(share), self._mean(TUNED, some)))
+        return sorted(points)
+
+    def _learnt(self, share: float) -> int:
+        """How many queries a share of those that are learnt from is, on average over rounds."""
+        return round(share * float(np.mean([len(turn.learn) for turn in self.rounds])))
+
+    def _mean(self, name: str, tried: Sequence[Tried]) -> float:
+        alone, measure = [Way(name, name, None, 0)], self.fitting.request.measure
+        values = np.concatenate([each.values(alone, measure) for each in tried], 1)
+        return round(float(values.mean()), 4)
+
+    def _part(self, turn: Round, share: float) -> Round:
+        """The same round with fewer queries to learn from."""
+        drawn = np.random.default_rng(self.fitting.request.seed).permutation(len(turn.learn))
+        some = turn.learn.select(np.sort(drawn[: round(share * len(drawn))]))
+        return Round(f"on {len(some)} of {turn.name}", some, turn.held)
 
     def tuned(self, turn: Round) -> Path:
         """The base, trained on the judgements of a round."""

@@ -56,8 +56,8 @@ def _worth(curve: Sequence[tuple[int, float]], measure: str) -> str:
     if now <= before or not before:
         without = f"Without judgements {old:.4f}, w" if now > before else "W"
         return (
-            f"{without}ith {counted(now)} {new:.4f}. So few do not tell what more would bring: "
-            "from 150 judged queries on, if there is time, a curve is drawn."
+            f"{without}ith {counted(now)} {new:.4f}. That alone does not tell what more would "
+            "bring: with more judged queries, or more time, points between are measured."
         )
     gain = (new - old) / math.log2(now / before)
     change = f"{escape(measure)} changed by {signed(new - old)}"

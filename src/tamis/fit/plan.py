@@ -19,7 +19,9 @@ TUNED, CROSS, DISTILLED, INFUSED = "tuned", "cross-encoder", "distilled", "infus
 CURVE, LINE, UNJUDGED = "curve", "line", "pseudo-labelled"
 TRAINED = (TUNED, CROSS, DISTILLED, INFUSED)
 SHARES = (0.25, 0.5)
-"""Of the judged queries, for points of the learning curve before the last."""
+"""Of the queries that are learnt from, for points of the learning curve before the last."""
+LEAST_DRAWN = 10
+"""Of how many queries a point of the learning curve is at least."""
 TRAINING = 3.5
 """How many times as long as scoring a text takes to learn from it."""
 SAMPLE = 48
@@ -206,8 +208,9 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
         if name == CROSS:
             planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
     tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
-    if tuned and sizes.learn >= FEW:
-        cost = TRAINING * pace * tuned.size * sum(SHARES) + len(SHARES) * choosing * a_query
+    if tuned and sizes.learn * HELD_OUT >= LEAST_DRAWN:  # half of the others are as many
+        learning = TRAINING * pace * tuned.size * sum(SHARES) * folds
+        cost = learning + len(SHARES) * choosing * a_query
         planner.may(Step(CURVE, "what fewer judgements give", cost, size=tuned.size))
     return Plan(tuple(planner.steps), folds, choosing, testing, pace)
 

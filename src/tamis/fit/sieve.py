@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tamis.collection.opening import read_queries
 from tamis.fit.calibrate import Calibration
@@ -92,8 +92,11 @@ class Sieve:
     @cached_property
     def first(self) -> Source:
         """The first stage."""
-        folder = self.path / ENCODER
-        encoder: Any = open_scorer(folder, threads=self.threads) if folder.is_dir() else None
+        encoder = None
+        if self.pipeline.first == "hybrid":
+            folder = self.path / ENCODER  # there where another model re-ranks, or none
+            own = open_scorer(folder, threads=self.threads) if folder.is_dir() else self.scorer
+            encoder = cast(Encoder, own)
         return first_stage(self.index, self.pipeline.first, encoder, self.threads)
 
     @cached_property
