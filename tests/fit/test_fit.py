@@ -264,6 +264,8 @@ def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
     assert not plan.has("vectors") and not plan.has("tuned") and plan.folds == 0
     (only,) = rounds(400, plan)
     assert len(only.held) == plan.choosing > 300 and plan.seconds <= 1_800
+    told = {step.name: step.planned for step in plan.steps}
+    assert told == {"first": True, "vectors": False, "start": True, "tuned": False}
 
 
 def test_a_base_that_does_not_fit_the_time_is_in_the_plan() -> None:

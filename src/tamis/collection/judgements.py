@@ -142,7 +142,8 @@ def _checked(path: Path, rows: Rows, faults: Faults) -> Qrels:
                 path,
                 int(rows.line[row]),
                 f"query {query!r} judges {doc!r} a second time",
-                hint="keep one judgement a query and document",
+                hint="keep one judgement a query and document; --on-error skip, where a verb has "
+                "it, keeps the first",
             )
         )
         keep[row] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tamis.training.recipes import RECIPES
@@ -172,7 +172,9 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
     held = _planned(sizes, 1, min(ENOUGH, part), pace, Planner(seconds, spent))
     if any(held.has(name) for name in TRAINED):
         return held
-    return _planned(sizes, 0, min(CHOSEN, judged), pace, Planner(seconds, spent))
+    untrained = _planned(sizes, 0, min(CHOSEN, judged), pace, Planner(seconds, spent))
+    left_out = tuple(step for step in held.steps if step.name in TRAINED)
+    return replace(untrained, steps=untrained.steps + left_out)
 
 
 def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Planner) -> Plan:
