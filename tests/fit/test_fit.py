@@ -119,6 +119,23 @@ def test_what_was_tested_is_what_the_sieve_does(tmp_path: Path, base: Path) -> N
     folder = collection(tmp_path / "docs")
     _, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None
+    check_tested(folder, sieve)
+
+
+def hand_over(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the guard choose this way, whatever the judgements say."""
+    monkeypatch.setattr(
+        "tamis.fit.choosing.choose",
+        lambda *given, **options: replace(choose(*given, **options), chosen=name),
+    )
+    monkeypatch.setattr(
+        "tamis.fit.choosing.settled",
+        lambda *given, **options: replace(settled(*given, **options), name=name),
+    )
+
+
+def check_tested(folder: Path, sieve: Sieve) -> None:
+    """A sieve ranks test queries as well as its note says."""
     opened = tamis.open_collection(folder)
     qrels = opened.qrels["test"]
     asked = opened.queries.select(qrels.queries.positions_in(opened.queries.ids))
@@ -141,14 +158,7 @@ def test_a_sieve_that_searches_by_vectors_holds_its_base_once(
     monkeypatch.setattr(
         "tamis.fit.finding._compared", lambda *given: {**compared(*given), "used": used}
     )
-    monkeypatch.setattr(
-        "tamis.fit.choosing.choose",
-        lambda *given, **options: replace(choose(*given, **options), chosen=chosen),
-    )
-    monkeypatch.setattr(
-        "tamis.fit.choosing.settled",
-        lambda *given, **options: replace(settled(*given, **options), name=chosen),
-    )
+    hand_over(monkeypatch, chosen)
     _, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None and sieve.note["chosen"] == chosen
     there = [(sieve.path / name).is_dir() for name in ("model", "encoder")]
@@ -156,12 +166,7 @@ def test_a_sieve_that_searches_by_vectors_holds_its_base_once(
     assert there == wanted.get(chosen, [True, False])
     if chosen in ("hybrid", "BM25"):  # points for ranks say nothing across queries
         assert (sieve.calibration is None) == (chosen == "hybrid")
-    opened = tamis.open_collection(folder)
-    qrels = opened.qrels["test"]
-    asked = opened.queries.select(qrels.queries.positions_in(opened.queries.ids))
-    run = open_sieve(tmp_path / "s", threads=1).source.search(asked, 10)
-    value = evaluate(qrels, {"sieve": run}, ["RR@10"]).mean("sieve", "RR@10")
-    assert value == pytest.approx(sieve.note["test"][chosen]["RR@10"], abs=1e-3)
+    check_tested(folder, open_sieve(tmp_path / "s", threads=1))
 
 
 def test_few_judged_queries_have_a_learning_curve_over_all_folds(
@@ -204,14 +209,7 @@ def test_queries_without_an_answer_count_for_the_threshold(
 ) -> None:
     monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
     chosen = "start .50 + BM25" if with_model else "BM25"
-    monkeypatch.setattr(
-        "tamis.fit.choosing.choose",
-        lambda *given, **options: replace(choose(*given, **options), chosen=chosen),
-    )
-    monkeypatch.setattr(
-        "tamis.fit.choosing.settled",
-        lambda *given, **options: replace(settled(*given, **options), name=chosen),
-    )
+    hand_over(monkeypatch, chosen)
     _, before = fit(request(collection(tmp_path / "answered"), tmp_path / "a", base))
     folder = collection(tmp_path / "docs")
     for split, names in (("train", ("q040", "q041", "q042")), ("test", ("q043", "q044"))):
