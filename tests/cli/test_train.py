@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -12,6 +13,8 @@ import typer
 from tamis.cli.app import run
 from tamis.cli.train import seconds
 from tamis.labels import read_examples, write_examples
+from tamis.scorers.note import read_note
+from tamis.training import loop
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")
 TOPICS = ["sieve", "drum", "net", "grain", "flour", "fish"]
@@ -113,7 +116,46 @@ def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "--recipes"]) == 0
     printed = capsys.readouterr()
     assert "monobert-pairwise-small" in printed.out
-    assert "infuse: infuse-scores, then infuse-gold" in printed.err
+    assert "infuse: infuse-scores on scores, then infuse-gold on judgements" in printed.err
+
+
+CHAIN = [
+    "-c", "collection", "--base", "base", "-o", "model", "--recipe", "infuse-small",
+    "--set", "epochs=1", "--set", "max_length=24", "--threads", "1",
+]  # fmt: skip
+
+
+def test_scores_and_then_judgements_in_one_command(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = ["label", "weak", "-c", "collection", "--index", "index", "--split", "train"]
+    assert run([*label, "--depth", "8", "-o", "weak.parquet"]) == 0
+    both = ["train", "gold.parquet", "weak.parquet", *CHAIN]  # in whatever order
+    real = loop.train
+
+    def killed(job: loop.Job, **options: Any) -> loop.Trained:
+        if job.recipe.name == "infuse-gold-small":
+            raise KeyboardInterrupt
+        return real(job, **options)
+
+    monkeypatch.setattr("tamis.training.loop.train", killed)
+    assert run(both) == 130
+    assert not Path("model").exists() and Path("model.infuse-scores-small").is_dir()
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    assert run([*both, "--resume"]) == 0
+    assert "model.infuse-scores-small is trained already" in capsys.readouterr().err
+    chain = read_note(Path("model")).facts["chain"]
+    assert [step["recipe"] for step in chain] == ["infuse-scores-small", "infuse-gold-small"]
+    assert [list(step["labels"]) for step in chain] == [["weak"], ["gold"]]
+    assert run([*both, "--resume"]) == 0
+    assert "note: model is trained already" in capsys.readouterr().err
+    assert run([*both, "--resume", "--set", "rate=1e-5"]) == 1  # not the same training
+    assert "exists already" in capsys.readouterr().err
+    for one, missing in (("gold", "weak"), ("weak", "gold")):
+        assert run(["train", f"{one}.parquet", *CHAIN]) == 1
+        assert f"there are no {missing} examples" in capsys.readouterr().err
 
 
 def test_a_length_of_time() -> None:

@@ -228,7 +228,7 @@ def test_names_that_are_not_recipes() -> None:
         with pytest.raises(InputError, match="two trainings") as caught:
             resolve(name)
         assert f"train {first} on weak" in caught.value.hint
-        assert "--base" in caught.value.hint
+        assert "from that model; tamis train does both" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", RECIPES)

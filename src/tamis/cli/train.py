@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,7 +56,7 @@ def _show_recipes(wanted: bool) -> None:
         table.add_row(recipe.name, recipe.scorer, recipe.loss, batch, length, rate, long)
     show(table)
     for name, (first, second) in CHAINS.items():
-        say(f"{name}: {first}, then {second} with --base and the first model")
+        say(f"{name}: {first} on scores, then {second} on judgements")
     raise typer.Exit
 
 
@@ -118,49 +120,109 @@ def train(
     --recipe monobert-pairwise-small -o my-model --max-time 20m
     """
     from tamis.cli.label_queries import open_to_label
-    from tamis.labels import join_examples, read_examples
+    from tamis.labels import read_examples
+
+    if validate and no_validation:
+        raise typer.BadParameter("--validate goes without --no-validation")
+    began, allowed = time.monotonic(), None if max_time is None else seconds(max_time)
+    parts = [read_examples(each) for each in examples]
+    stages = _stages(recipe, parts)
+    chosen = [_recipe(name, setting or [], seed) for name, _ in stages]
+    given = open_to_label(collection, None, queries, None, None, on_error)
+    known = given.queries or (given.collection.queries if given.collection else None)
+    if any(_is_same_model(base, part.facts.get("teacher")) for part in parts):
+        say(
+            f"warning: {base} is the teacher that made these labels: the paper trains the plain "
+            "base, since a teacher that goes on from its own labels learns little"
+        )
+    held = _with_texts(read_examples(validate), known) if validate else None
+    asked = _Asked(given.documents, held, no_validation, threads, resume, force)
+    for number, (each, (name, files)) in enumerate(zip(chosen, stages, strict=True), 1):
+        last = number == len(stages)
+        out = output if last else output.with_name(f"{output.name}.{name}")
+        learn, left = _with_texts(files, known), None
+        if allowed is not None:
+            left = (allowed - (time.monotonic() - began)) / (len(stages) - number + 1)
+        if len(stages) > 1:
+            say(f"{name}, {number} of {len(stages)}: {out}")
+        done = _train(asked, each, learn, base, out, left, random_weights and number == 1)
+        base = str(out)
+    with _first_speaks():
+        _show(done, json)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is the same for every training of a command."""
+
+    documents: Any
+    held: Examples | None
+    no_validation: bool
+    threads: int | None
+    resume: bool
+    force: bool
+
+
+def _stages(recipe: str, parts: list[Examples]) -> list[tuple[str, Examples]]:
+    """The recipes that a name stands for, each with what is learnt by it: scores come before
+    judgements.
+    """
+    from tamis.labels import join_examples
+    from tamis.training.recipes import CHAINS
+
+    if recipe not in CHAINS:
+        return [(recipe, join_examples(parts))]
+    scores = [part for part in parts if not _is_class(part)]
+    judged = [part for part in parts if _is_class(part)]
+    if not scores or not judged:
+        missing = "weak" if not scores else "gold"
+        raise InputError(
+            f"{recipe} learns from scores and then from judgements: there are no {missing} "
+            "examples",
+            hint=f"give both files: tamis train scores.parquet gold.parquet --recipe {recipe} …",
+        )
+    first, second = CHAINS[recipe]
+    return [(first, join_examples(scores)), (second, join_examples(judged))]
+
+
+def _train(
+    asked: _Asked,
+    recipe: Recipe,
+    learn: Examples,
+    base: str,
+    out: Path,
+    max_time: float | None,
+    random_weights: bool,
+) -> Trained:
+    """One training, validated on queries that it does not learn from."""
     from tamis.pipeline.library import library
     from tamis.training.loop import Job
     from tamis.training.loop import train as run_training
     from tamis.training.recipe import BY_HAND
     from tamis.training.validation import Validation, hold_out
 
-    if validate and no_validation:
-        raise typer.BadParameter("--validate goes without --no-validation")
-    allowed = None if max_time is None else seconds(max_time)
-    chosen = _recipe(recipe, setting or [], seed)
-    given = open_to_label(collection, None, queries, None, None, on_error)
-    known = given.queries or (given.collection.queries if given.collection else None)
-    parts = [read_examples(each) for each in examples]
-    learn = _with_texts(join_examples(parts), known)
     _refuse_nothing(learn)
-    if any(_is_same_model(base, part.facts.get("teacher")) for part in parts):
-        say(
-            f"warning: {base} is the teacher that made these labels: the paper trains the plain "
-            "base, since a teacher that goes on from its own labels learns little"
-        )
-    held: Examples | None = None
-    if validate:
-        held = _with_texts(read_examples(validate), known)
+    held = asked.held
+    if held:
         _refuse_shared(learn, held)
-    elif not no_validation:
-        learn, held = hold_out(learn, chosen.seed)
+    elif not asked.no_validation:
+        learn, held = hold_out(learn, recipe.seed)
     if held is None:
         say("note: nothing is held out, so nothing is validated and the last state is kept")
-    by_hand = chosen.source_of("measure") == BY_HAND
-    wanted = chosen.measure if held and (by_hand or _is_class(held)) else ""
+    by_hand = recipe.source_of("measure") == BY_HAND
+    wanted = recipe.measure if held and (by_hand or _is_class(held)) else ""
     validation = Validation.of(held, wanted) if held else None
-    with library(given.documents, _wanted(learn, held)) as books:
+    with library(asked.documents, _wanted(learn, held)) as books:
         _refuse_absent(learn, held, books)
-        job = Job(learn, books, chosen, base, output, validation, threads, random_weights)
+        job = Job(learn, books, recipe, base, out, validation, asked.threads, random_weights)
         try:
             with _first_speaks():
-                done = run_training(job, max_time=allowed, resume=resume, force=force, said=say)
+                return run_training(
+                    job, max_time=max_time, resume=asked.resume, force=asked.force, said=say
+                )
         except KeyboardInterrupt:
             say("what was learnt up to the last checkpoint is kept: --resume goes on from there")
             raise
-    with _first_speaks():
-        _show(done, json)
 
 
 @contextmanager

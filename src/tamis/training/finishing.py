@@ -19,12 +19,13 @@ from tamis.models.bases import find_base
 from tamis.scorers.note import note_if_any, read_note, write_note
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
-from tamis.training.learner import Learner
+from tamis.training.learner import Job, Learner
 from tamis.training.pictures import training_curves
 
 HISTORY, PICTURE = "training.json", "training.svg"
 PLAN = "plan"
 """What a note calls the digest of the plan of a training."""
+PLANNED = "steps planned"
 
 
 @dataclass(frozen=True)
@@ -56,21 +57,23 @@ def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Tr
     return Trained(job.out, history, kept, facts)
 
 
-def is_written(out: Path, work: Path) -> bool:
-    """Whether a training was stopped only when its model had been written: by its plan."""
-    plan = checkpoints.planned(work)
-    note = note_if_any(out) if plan and (out / HISTORY).is_file() else None
-    return note is not None and note.facts.get(PLAN) == checkpoints.digest_of(plan)
-
-
-def cleaned(out: Path, work: Path, learner: Learner) -> Trained:
-    """Such a training, cleaned up."""
-    if learner.accelerator.is_main_process:
+def finished(job: Job, work: Path) -> Trained | None:
+    """The training of a job whose model is written, with what was kept on the way removed; None
+    where there is no model, or one of another training.
+    """
+    note = note_if_any(job.out) if (job.out / HISTORY).is_file() else None
+    learnt = note.facts.get("learnt", {}) if note else {}
+    steps = checkpoints.planned(work).get("steps") or learnt.get(PLANNED)
+    if note is None or steps is None:
+        return None
+    learner = Learner.of(job, steps)
+    if note.facts.get(PLAN) != checkpoints.digest_of(learner.plan()):
+        return None
+    if learner.accelerator.is_main_process and work.exists():
         checkpoints.remove(work)
     learner.accelerator.wait_for_everyone()
-    facts = read_note(out).facts
-    kept = int(facts["learnt"]["kept after"])
-    return Trained(out, checkpoints.history_in(out / HISTORY), kept, facts)
+    history = checkpoints.history_in(job.out / HISTORY)
+    return Trained(job.out, history, int(learnt["kept after"]), note.facts)
 
 
 def _scale(learner: Learner, usual: Any) -> Any:
@@ -96,6 +99,7 @@ def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
         "learnt": {
             **learner.counts,
             "steps": history.step,
+            PLANNED: learner.steps,
             "kept after": kept,
             "texts": history.texts,
             "cut": history.cut,

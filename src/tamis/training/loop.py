@@ -15,7 +15,7 @@ from tamis.durable import Progress
 from tamis.errors import OutputError
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
-from tamis.training.finishing import Trained, cleaned, finish, is_written
+from tamis.training.finishing import Trained, finish, finished
 from tamis.training.learner import Job, Learner
 from tamis.training.pace import Pace
 
@@ -39,10 +39,12 @@ def train(
     that was stopped; `force` replaces a model that is there.
     """
     began, work = time.monotonic(), checkpoints.work_folder(job.out)
-    written = resume and is_written(job.out, work)
     if not job.out.absolute().parent.is_dir():
         raise OutputError(f"there is no folder to write {job.out} in", hint="make it first")
-    if job.out.exists() and not force and not written:
+    if resume and (done := finished(job, work)):
+        said(f"note: {job.out} is trained already")
+        return done
+    if job.out.exists() and not force:
         raise OutputError(f"{job.out} exists already", hint="choose another name, or give --force")
     known = checkpoints.planned(work) if resume else {}
     if resume and not known:
@@ -55,8 +57,6 @@ def train(
     going_on = learner.alone(
         lambda: checkpoints.begin(work, learner.plan(), resume=resume, force=force)
     )
-    if written:
-        return cleaned(job.out, work, learner)
     history = learner.restored(work) if going_on else History()
     said(pace.told(learner, history.step))
     if history.step == 0 and not history.checks:

@@ -225,7 +225,7 @@ CHAINS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
         "infuse-small": ("infuse-scores-small", "infuse-gold-small"),
     }
 )
-"""Two trainings, one after the other: the model of the first is the `--base` of the second, whose
+"""Two trainings, one after the other: the model of the first is the base of the second, whose
 examples are others and whose head is the same."""
 
 
@@ -241,8 +241,8 @@ def resolve(name: str, settings: Mapping[str, str] | None = None) -> Recipe:
         first, second = CHAINS[name]
         raise InputError(
             f"{name!r} is two trainings, one after the other",
-            hint=f"train {first} on weak examples, then {second} on gold ones with --base and "
-            "the first model",
+            hint=f"train {first} on weak examples, then {second} on gold ones from that model; "
+            "tamis train does both",
         )
     if name not in RECIPES:
         raise unknown_name(name, (*RECIPES, *CHAINS), "recipe")
