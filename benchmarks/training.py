@@ -7,7 +7,8 @@ pairs in batches of the same size, same loss, same optimiser, two threads.
 Pairs are questions with a right and a random answer (insuranceqa), or queries with the passages
 that BM25 found (trec-dl19), cut at 256 tokens, drawn at random. The base is `minilm` in
 TAMIS_MODELS with its own dropout; the loss is binary cross-entropy, the optimiser a fused AdamW
-with clipping. Some steps of each in turn, round after round; tokenising is timed, opening is not.
+with clipping. Some steps of each in turn, round after round: of tamis those of its own loop, of the
+other `train()`. Tokenising is timed, opening is not.
 Memory is the most that a process of its own held. Needs the package datasets, as the trainer does.
 
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.training --seeds 3 --steps 40
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,12 +32,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.scorers import Setting, in_order
 from tamis.collection.opening import open_collection
-from tamis.training.trainable import accumulate, open_trainable
-from tamis.types import Pairs
+from tamis.labels import Examples
+from tamis.pipeline.library import MappingLibrary
+from tamis.training.checkpoints import History
+from tamis.training.learner import Job, Learner
+from tamis.training.recipe import Recipe
+from tamis.types import Document, Pairs, Queries, Query
 
 THREADS = 2
 BATCH = 32
@@ -73,47 +77,33 @@ def trec_dl19(data: Path, count: int = 2000) -> list[Row]:
     return [(query, text, float(number % 2)) for number, (query, text) in enumerate(pairs)]
 
 
-def bce(scores: Any, values: Any, sizes: Sequence[int]) -> Any:
-    """Binary cross-entropy, a row a unit."""
-    from torch.nn.functional import binary_cross_entropy_with_logits
-
-    return binary_cross_entropy_with_logits(scores, values, reduction="none")
-
-
-def batches(count: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """Rows in batches, every row once an epoch, as the trainer draws them."""
-    random = np.random.default_rng(seed)
-    while True:
-        order = random.permutation(count)
-        yield from (order[start : start + BATCH] for start in range(0, count - BATCH + 1, BATCH))
-
-
-def ours(base: Path, rows: list[Row], rate: float = RATE, seed: int = 1) -> tuple[Steps, Score]:
-    """Steps of tamis, and the model."""
-    import torch
-
-    torch.manual_seed(seed)
-    model: Any = open_trainable(base, max_length=LONGEST, seed=seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
-    drawn = batches(len(rows), seed)
+def ours(
+    base: Path, rows: list[Row], folder: Path, rate: float = RATE, seed: int = 1
+) -> tuple[Steps, Score]:
+    """Steps of the loop of `tamis train`: a batch is drawn, the weights are changed; the model."""
+    names = {query: f"q{n}" for n, query in enumerate(dict.fromkeys(row[0] for row in rows))}
+    asked = Queries.of(Query(name, query) for query, name in names.items())
+    texts = {f"d{n}": Document(f"d{n}", text) for n, (_, text, _) in enumerate(rows)}
+    labels: list[Any] = [
+        (names[query], f"d{n}", value, "positive" if value else "negative")
+        for n, (query, _, value) in enumerate(rows)
+    ]
+    recipe = Recipe("bce", loss="bce", sampler="points", batch=BATCH, epochs=100, rate=rate,
+                    max_length=LONGEST, clip=1.0, seed=seed)  # fmt: skip
+    examples = Examples.of_rows(labels, source="gold").with_queries(asked)
+    job = Job(examples, MappingLibrary(texts), recipe, base, folder / "ours", threads=THREADS)
+    learner, history = Learner.of(job), History()
 
     def steps(count: int) -> float:
         start = time.perf_counter()
         for _ in range(count):
-            some = [rows[number] for number in next(drawn)]
-            queries, texts, values = zip(*some, strict=True)
-            units = [[sequence] for sequence in model.prepare(queries, texts)]
-            wanted = list(np.array(values, np.float32)[:, None])
-            accumulate(model, units, wanted, bce, threads=THREADS)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
+            learner.learn(history, folder)
         return time.perf_counter() - start
 
     def score(pairs: list[tuple[str, str]]) -> Any:
-        queries, texts = zip(*pairs, strict=True)
+        queries, found = zip(*pairs, strict=True)
         index = np.repeat(np.arange(len(pairs), dtype=np.int32), 2).reshape(-1, 2)
-        return model.scorer(threads=THREADS).score(Pairs(queries, texts, index)).values
+        return learner.model.scorer(threads=THREADS).score(Pairs(queries, found, index)).values
 
     return steps, score
 
@@ -173,7 +163,7 @@ def opened(
 ) -> tuple[Steps, Score]:
     """One of the two."""
     if side == "tamis":
-        return ours(base, rows, rate, seed)
+        return ours(base, rows, folder, rate, seed)
     return theirs(base, rows, folder, rate, seed)
 
 

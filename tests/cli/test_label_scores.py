@@ -209,10 +209,21 @@ def test_a_threshold_is_chosen_and_recorded(
     assert threshold["examples"] == "gold.parquet of docs"
     assert "threshold: " in capsys.readouterr().err
     Path("test.tsv").write_text("q4 0 d1 1\n")
-    assert run(["label", "gold", "-c", "docs", "--run", "run.trec", "--qrels", "test.tsv",
+    assert run(["label", "gold", "-c", "docs", "--run", "run.trec", "--qrels", "train=test.tsv",
                 "--split", "train", "-o", "leak.parquet"]) == 0  # fmt: skip
     told = says(capsys, *arguments, "--calibrate", "leak.parquet", "-o", "x.parquet")
     assert "test query" in told
+    assert run(["index", "docs", "-o", "index"]) == 0
+    arguments[2:3] = [
+        "index",
+        "--queries",
+        "docs/queries.jsonl",
+        "--qrels",
+        "dev=docs/qrels/dev.tsv",
+    ]
+    assert label(*arguments, "--calibrate", "gold.parquet").facts["threshold"]["threshold"] == (
+        pytest.approx(threshold["threshold"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +231,7 @@ def test_a_threshold_is_chosen_and_recorded(
     [
         ["--split", "test"],
         ["--qrels", "train=docs/qrels/test.tsv"],
-        ["--qrels", "docs/qrels/test.tsv", "--split", "dev"],
+        ["--qrels", "dev=docs/qrels/test.tsv", "--split", "dev"],
     ],
 )
 def test_test_queries_are_refused_before_a_teacher_is_opened(
@@ -241,6 +252,30 @@ def test_no_file_makes_test_queries_others(
     common[2] = "docs/corpus.jsonl"  # which has no judgements of its own
     asked = ["--queries", "docs/queries.jsonl", "--qrels", "docs/qrels/test.tsv"]
     assert "judgements of test queries only" in says(capsys, *common, *asked, "-o", "x.parquet")
+    asked += ["--split", "train"]
+    assert "no judgements of a split 'train'" in says(capsys, *common, *asked, "-o", "x.parquet")
+
+
+def test_bad_lines_that_are_skipped_are_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("docs/corpus.jsonl").open("a") as file:
+        file.write('{"_id": "d5"}\n')
+    given = ["-c", "docs", "--run", "run.trec", "--split", "train", "--on-error", "skip"]
+    for verb in ("gold", "teacher"):
+        more = ["--teacher", "lexical"] if verb == "teacher" else []
+        if more:
+            assert run(["index", "docs", "-o", "i", "--on-error", "skip"]) == 0
+            more += ["--index", "i"]
+        capsys.readouterr()
+        assert run(["label", verb, *given, *more, "-o", f"{verb}.parquet"]) == 0
+        told = capsys.readouterr().err
+        assert verb == "teacher" or "warning: 1 bad line skipped, first: " in told
+
+
+def test_a_seed_is_no_less_than_zero(folder: Path) -> None:
+    for verb in ("gold", "pseudo", "weak", "transfer", "teacher"):
+        assert run(["label", verb, "-c", "docs", "--seed", "-1", "-o", "x.parquet"]) == 2
 
 
 def test_pseudo_labels_every_training_query_judged_or_not(folder: Path) -> None:

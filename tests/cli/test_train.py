@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
 from tamis.cli.app import run
 from tamis.cli.train import seconds
-from tamis.labels import read_examples, write_examples
+from tamis.labels import Examples, join_examples, read_examples, write_examples
+from tamis.labels.examples import SOURCES
 from tamis.scorers.note import read_note
 from tamis.training import loop
 
@@ -131,6 +133,10 @@ def test_scores_and_then_judgements_in_one_command(
     label = ["label", "weak", "-c", "collection", "--index", "index", "--split", "train"]
     assert run([*label, "--depth", "8", "-o", "weak.parquet"]) == 0
     both = ["train", "gold.parquet", "weak.parquet", *CHAIN]  # in whatever order
+    Path("model").mkdir()
+    assert run(both) == 1  # before anything is trained
+    assert not Path("model.infuse-scores-small").exists()
+    Path("model").rmdir()
     real = loop.train
 
     def killed(job: loop.Job, **options: Any) -> loop.Trained:
@@ -145,12 +151,12 @@ def test_scores_and_then_judgements_in_one_command(
     monkeypatch.chdir(folder)
     capsys.readouterr()
     assert run([*both, "--resume"]) == 0
-    assert "model.infuse-scores-small is trained already" in capsys.readouterr().err
+    assert "model.infuse-scores-small is trained already, " in capsys.readouterr().err
     chain = read_note(Path("model")).facts["chain"]
     assert [step["recipe"] for step in chain] == ["infuse-scores-small", "infuse-gold-small"]
     assert [list(step["labels"]) for step in chain] == [["weak"], ["gold"]]
     assert run([*both, "--resume"]) == 0
-    assert "note: model is trained already" in capsys.readouterr().err
+    assert "note: model is trained already, " in capsys.readouterr().err
     assert run([*both, "--resume", "--set", "rate=1e-5"]) == 1  # not the same training
     assert "exists already" in capsys.readouterr().err
     for one, missing in (("gold", "weak"), ("weak", "gold")):
@@ -163,3 +169,33 @@ def test_a_length_of_time() -> None:
     for text in ("", "20", "m20", "20m!", "-5m", "0s"):
         with pytest.raises(typer.BadParameter):
             seconds(text)
+
+
+def test_what_is_validated_on_is_learnt_from_in_no_step(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = ["label", "weak", "-c", "collection", "--index", "index", "--split", "train"]
+    assert run([*label, "--depth", "8", "-o", "weak.parquet"]) == 0
+    gold = read_examples("gold.parquet")
+    fewer = gold.of_queries(gold.queries.ids.select(np.arange(3, len(gold.queries))))
+    joined = join_examples([read_examples("weak.parquet"), fewer])
+    write_examples(joined, Path("joined.parquet"))  # scores and judgements in one file
+    jobs: list[loop.Job] = []
+    real = loop.train
+
+    def watched(job: loop.Job, **options: Any) -> loop.Trained:
+        jobs.append(job)
+        return real(job, **options)
+
+    monkeypatch.setattr("tamis.training.loop.train", watched)
+    assert run(["train", "joined.parquet", *CHAIN]) == 0
+    scores, judged = jobs
+    assert {SOURCES[n] for n in scores.examples.source} == {"weak"}
+    assert {SOURCES[n] for n in judged.examples.source} == {"gold"}
+    assert judged.validation is not None
+
+    def asked(examples: Examples) -> set[str]:
+        return {examples.queries.ids[n] for n in set(examples.query.tolist())}
+
+    held = asked(judged.validation.examples)
+    assert held and not held & (asked(scores.examples) | asked(judged.examples))

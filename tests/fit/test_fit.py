@@ -193,6 +193,24 @@ def test_few_judged_queries_have_a_learning_curve_over_all_folds(
     assert fewer.has("tuned") and not fewer.has("curve")
 
 
+def test_a_learning_curve_that_cannot_be_drawn_stops_nothing(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, said = collection(tmp_path / "docs", train=36), list[str]()
+    real = learning.trained
+
+    def trained(name: str, *given: Any) -> Path:
+        if " on " in name:
+            raise InputError("there is nothing to learn from")
+        return real(name, *given)
+
+    monkeypatch.setattr(making, "trained", trained)
+    plan, sieve = fit(request(folder, tmp_path / "s", base), said=said.append)
+    assert sieve is not None and plan.has("curve")
+    assert [count for count, _ in sieve.note["learning curve"]] == [0, 24]
+    assert any("no point at 12 queries: there is nothing" in words for words in said)
+
+
 def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> None:
     folder = collection(tmp_path / "docs", train=0, test=0, log=8)
     _, sieve = fit(request(folder, tmp_path / "s", base))

@@ -7,19 +7,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from tamis.errors import InputError
+from tamis.labels import Examples
+from tamis.labels.examples import Kind
 from tamis.models import adopt, open_model, open_scorer
+from tamis.pipeline.library import MappingLibrary
 from tamis.scorers._dropout import generator_of
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
 from tamis.training._step import accumulate, micro_batches
+from tamis.training.loop import Job, train
+from tamis.training.recipe import MARGINS, POINTWISE, Loss, Recipe
 from tamis.training.trainable import Trainable, open_trainable
-from tamis.types import Pairs
+from tamis.types import Document, Pairs, Queries, Query, score_texts
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -396,3 +401,38 @@ def test_an_adopted_t5_says_its_words(tmp_path: Path) -> None:
     adopt(tmp_path / "plain", tmp_path / "made", words=("net", "sea"), template=template)
     model = open_trainable(tmp_path / "made", scorer="target-words")
     assert (model.note.words, model.note.template) == (("net", "sea"), template)
+
+
+THINGS = "drum sieve net grain sea".split()
+PAIRED = [(one, other) for one in THINGS for other in THINGS if one < other]
+
+
+@pytest.mark.parametrize("loss", get_args(Loss))
+def test_by_every_loss_the_loop_puts_ten_pairs_in_order(loss: Loss, tmp_path: Path) -> None:
+    """Each query has two words, and the text with the first of them is right."""
+    asked = Queries.of(Query(f"{one}-{other}", f"{one} or {other}") for one, other in PAIRED)
+    texts = {name: Document(name, f"the {name}") for name in THINGS}
+    rows: list[Any] = []
+    for one, other in PAIRED:
+        query = f"{one}-{other}"
+        rows += [(query, one, 1.0, "positive"), (query, other, 0.0, "negative")]
+    kind: Kind = "score" if loss == "margin-distillation" else "class"
+    made = Examples.of_rows(rows, source="gold", kind=kind).with_queries(asked)
+    plain: dict[str, Any] = {"sampler": "lists", "list_size": 2, "batch": 10}
+    if loss in POINTWISE:
+        plain = {"sampler": "points", "batch": 20}
+    plain |= {"outputs": 2} if loss == "softmax" else {}
+    plain |= {"margin": 1.0} if loss in MARGINS else {}
+    if loss == "target-words":
+        plain |= {"scorer": "target-words", "words": ("true", "false"), "word_loss": "words"}
+    plain |= {"steps": 150 if loss == "target-words" else 50, "rate": 3e-3, "max_length": 32}
+    recipe = Recipe("ten", loss=loss, dropout=0.0, keep="last", **plain)
+    folder = tmp_path / "base"
+    base = t5(folder) if loss == "target-words" else bert(folder, 2 if loss == "softmax" else 1)
+    done = train(Job(made, MappingLibrary(texts), recipe, base, tmp_path / "out", threads=1))
+    assert done.history.losses[-1] < 0.1 * done.history.losses[0]
+    scorer = open_scorer(tmp_path / "out")
+    for one, other in PAIRED:
+        both = [texts[name].text for name in (one, other)]
+        right, wrong = score_texts(scorer, f"{one} or {other}", both)
+        assert right > wrong

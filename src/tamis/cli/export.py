@@ -98,7 +98,7 @@ def _sample(
     from tamis.collection.runs import read_run
     from tamis.models import Sample
 
-    opened = open_collection(collection, on_error="skip")
+    opened = open_collection(collection)
     found = read_run(run).top(depth)
     if queries is not None:
         found = found.with_queries(read_queries(queries))

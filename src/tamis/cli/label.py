@@ -174,7 +174,8 @@ def pseudo(
 
     drawn = how_many(negatives)
     check_output(str(output), force)
-    if from_documents and (run or queries or split or sample or margin or first or positives > 1):
+    margins = margin is not None
+    if from_documents and (run or queries or split or sample or margins or first or positives > 1):
         raise typer.BadParameter(
             "--from-documents goes without --run, --queries, --split, --sample, --positives, "
             "--first and --margin"

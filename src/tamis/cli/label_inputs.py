@@ -13,7 +13,7 @@ import typer
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.collection.base import Collection
+    from tamis.collection.base import Collection, Faults
     from tamis.models import Ranker
     from tamis.search import Index
     from tamis.types import Ids, Qrels, Queries
@@ -41,6 +41,13 @@ class Given:
     def documents(self) -> Any:
         """Where texts are read."""
         return self.index if self.index is not None else self.collection
+
+    @property
+    def faults(self) -> Faults:
+        """The bad lines of the collection that were skipped."""
+        from tamis.collection.base import Faults
+
+        return self.collection.faults if self.collection else Faults()
 
     def judged(self) -> Qrels:
         """The judgements of the split that was asked for."""
@@ -96,14 +103,14 @@ def open_given(
 
 
 def _named(given: str, split: str | None) -> tuple[str, str]:
-    """A split and its file; without a name it is the split that is asked for, or what the file is
-    called where that is a test.
+    """A split and its file; without a name it is what the file is called where that is a test,
+    else the split that is asked for.
     """
     part, _, file = given.partition("=")
     if file:
         return part, file
     stem = Path(given).name.split(".")[0]
-    return split or (stem if TEST in stem.lower() else "train"), given
+    return stem if TEST in stem.lower() else split or "train", given
 
 
 def lexical(given: Given, k1: float, b: float) -> Ranker:

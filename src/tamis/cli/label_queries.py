@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tamis.cli.common import say
 from tamis.cli.label_inputs import TEST, Given, open_given
-from tamis.cli.rerank_inputs import read_run_file
+from tamis.cli.rerank_inputs import read_run_file, say_faults
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
@@ -228,3 +228,4 @@ def end(
         "first stage": run or found_by,
     }
     finish(made, given.documents, output, told, show, json, force)
+    say_faults(given.faults)

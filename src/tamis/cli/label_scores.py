@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say
-from tamis.cli.label_inputs import Given, lexical, open_any_ranker, open_given
+from tamis.cli.label_inputs import Given, lexical, open_any_ranker
 from tamis.cli.label_queries import (
     among,
     bm25,
@@ -20,7 +20,7 @@ from tamis.cli.label_queries import (
     queries_to_label,
 )
 from tamis.cli.label_show import Show, finish
-from tamis.cli.rerank_inputs import check_output, score_cache
+from tamis.cli.rerank_inputs import check_output, say_faults, score_cache
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ Passages = Annotated[
 Sample = Annotated[
     int | None, typer.Option("--sample", min=1, help="Label so many queries only, seeded.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of whatever is drawn.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of whatever is drawn.")]
 Threads = Annotated[
     int | None,
     typer.Option("--threads", min=1, help="All cores if unset; of a service, requests at once."),
@@ -262,7 +262,8 @@ def transfer(
         return
     ranker = open_any_ranker(model, given, threads, service_model, key_variable)
     with _kept(output, cache, no_cache, ranker) as scores:
-        chosen = _calibrated(ranker, calibrate, calibrate_on or collection, scores)
+        asked = None if calibrate_on else queries
+        chosen = _calibrated(ranker, calibrate, calibrate_on or collection, asked, scores)
         made = qa_docrank(
             found, judged, given.documents, ranker.scorer, test=test,
             threshold=chosen or threshold, keep_best=keep_best, negatives_from=negatives_from,
@@ -327,7 +328,11 @@ def _kept(
 
 
 def _calibrated(
-    ranker: Ranker, examples: Path | None, collection: str, cache: ScoreCache | None
+    ranker: Ranker,
+    examples: Path | None,
+    collection: str,
+    queries: str | None,
+    cache: ScoreCache | None,
 ) -> Calibration | None:
     """The threshold chosen on examples, none of which may be of a test query."""
     if examples is None:
@@ -336,11 +341,12 @@ def _calibrated(
     from tamis.labels.calibrating import calibrate
     from tamis.labels.transfer import refuse_test
 
-    given = open_given(collection, None, None, None, None, "raise")
+    given = open_to_label(collection, None, queries, None, None, "raise")
     read = read_examples(examples)
     refuse_test(read.queries.ids, given.test())
-    if given.collection is not None:
-        read = read.with_queries(given.collection.queries)
+    known = given.queries or (given.collection.queries if given.collection else None)
+    if known is not None:
+        read = read.with_queries(known)
     chosen = calibrate(
         ranker.scorer, read, given.documents, cache=cache, name=f"{examples} of {collection}"
     )
@@ -379,3 +385,4 @@ def _end(
         "first stage": run or searched,
     }
     finish(made, given.documents, output, told, show, json, force)
+    say_faults(given.faults)

@@ -7,19 +7,19 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say, show, show_facts, show_json
-from tamis.errors import InputError
+from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from tamis.labels import Examples
     from tamis.training.loop import Trained
     from tamis.training.recipe import Recipe
+    from tamis.training.validation import Validation
     from tamis.types import Ids, Queries
 
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
@@ -120,7 +120,11 @@ def train(
     --recipe monobert-pairwise-small -o my-model --max-time 20m
     """
     from tamis.cli.label_queries import open_to_label
+    from tamis.cli.rerank_inputs import say_faults
     from tamis.labels import read_examples
+    from tamis.pipeline.library import library
+    from tamis.training.loop import Job
+    from tamis.training.loop import train as run_training
 
     if validate and no_validation:
         raise typer.BadParameter("--validate goes without --no-validation")
@@ -135,32 +139,38 @@ def train(
             f"warning: {base} is the teacher that made these labels: the paper trains the plain "
             "base, since a teacher that goes on from its own labels learns little"
         )
-    held = _with_texts(read_examples(validate), known) if validate else None
-    asked = _Asked(given.documents, held, no_validation, threads, resume, force)
-    for number, (each, (name, files)) in enumerate(zip(chosen, stages, strict=True), 1):
-        last = number == len(stages)
-        out = output if last else output.with_name(f"{output.name}.{name}")
-        learn, left = _with_texts(files, known), None
-        if allowed is not None:
-            left = (allowed - (time.monotonic() - began)) / (len(stages) - number + 1)
-        if len(stages) > 1:
-            say(f"{name}, {number} of {len(stages)}: {out}")
-        done = _train(asked, each, learn, base, out, left, random_weights and number == 1)
-        base = str(out)
+    outs = [output.with_name(f"{output.name}.{name}") for name, _ in stages[:-1]] + [output]
+    there = [out for out in outs if out.exists()]
+    if there and not (force or resume):
+        raise OutputError(
+            f"{there[0]} exists already", hint="choose another name, give --resume or --force"
+        )
+    told = _with_texts(read_examples(validate), known) if validate else None
+    parts = [_with_texts(learn, known) for _, learn in stages]
+    both = _held_out(parts, chosen, told, no_validation)
+    with library(given.documents, _wanted(both)) as books:
+        _refuse_absent(both, books)
+        for number, (each, out, (learn, held)) in enumerate(zip(chosen, outs, both, strict=True)):
+            left = None
+            if allowed is not None:
+                left = (allowed - (time.monotonic() - began)) / (len(outs) - number)
+            validation = _validation(each, held)
+            new = random_weights and not number
+            job = Job(learn, books, each, base, out, validation, threads, new)
+            try:
+                with _first_speaks():
+                    if len(outs) > 1:
+                        say(f"{each.name}, {number + 1} of {len(outs)}: {out}")
+                    done = run_training(job, max_time=left, resume=resume, force=force, said=say)
+            except KeyboardInterrupt:
+                say(
+                    "what was learnt up to the last checkpoint is kept: --resume goes on from there"
+                )
+                raise
+            base = str(out)
     with _first_speaks():
         _show(done, json)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What is the same for every training of a command."""
-
-    documents: Any
-    held: Examples | None
-    no_validation: bool
-    threads: int | None
-    resume: bool
-    force: bool
+        say_faults(given.faults)
 
 
 def _stages(recipe: str, parts: list[Examples]) -> list[tuple[str, Examples]]:
@@ -172,57 +182,61 @@ def _stages(recipe: str, parts: list[Examples]) -> list[tuple[str, Examples]]:
 
     if recipe not in CHAINS:
         return [(recipe, join_examples(parts))]
-    scores = [part for part in parts if not _is_class(part)]
-    judged = [part for part in parts if _is_class(part)]
-    if not scores or not judged:
-        missing = "weak" if not scores else "gold"
-        raise InputError(
-            f"{recipe} learns from scores and then from judgements: there are no {missing} "
-            "examples",
-            hint=f"give both files: tamis train scores.parquet gold.parquet --recipe {recipe} …",
-        )
-    first, second = CHAINS[recipe]
-    return [(first, join_examples(scores)), (second, join_examples(judged))]
+    both = join_examples(parts)
+    found = []
+    for name, rows, missing in zip(
+        CHAINS[recipe], (~_of_class(both), _of_class(both)), ("weak", "gold"), strict=True
+    ):
+        if not rows.any():
+            raise InputError(
+                f"{recipe} learns from scores and then from judgements: there are no {missing} "
+                "examples",
+                hint=f"give both: tamis train scores.parquet gold.parquet --recipe {recipe} …",
+            )
+        found.append((name, both.select(rows)))
+    return found
 
 
-def _train(
-    asked: _Asked,
-    recipe: Recipe,
-    learn: Examples,
-    base: str,
-    out: Path,
-    max_time: float | None,
-    random_weights: bool,
-) -> Trained:
-    """One training, validated on queries that it does not learn from."""
-    from tamis.pipeline.library import library
-    from tamis.training.loop import Job
-    from tamis.training.loop import train as run_training
+def _held_out(
+    parts: list[Examples], recipes: list[Recipe], told: Examples | None, no_validation: bool
+) -> list[tuple[Examples, Examples | None]]:
+    """What each training learns from and is validated on; none learns from queries that a later
+    one is validated on.
+    """
+    from tamis.training.validation import hold_out
+
+    found: list[tuple[Examples, Examples | None]] = []
+    for learn, recipe in zip(reversed(parts), reversed(recipes), strict=True):
+        held = told
+        if held:
+            _refuse_shared(learn, held)
+        elif not no_validation:
+            for _, later in found:
+                learn = _without(learn, later) if later else learn
+            learn, held = hold_out(learn, recipe.seed)
+        _refuse_nothing(learn)
+        if held is None:
+            say("note: nothing is held out, so nothing is validated and the last state is kept")
+        found.append((learn, held))
+    return found[::-1]
+
+
+def _without(learn: Examples, held: Examples) -> Examples:
+    """Examples of queries that are not held out."""
+    import numpy as np
+
+    used = held.queries.ids.select(np.unique(held.query))
+    return learn.select((learn.queries.ids.positions_in(used) < 0)[learn.query])
+
+
+def _validation(recipe: Recipe, held: Examples | None) -> Validation | None:
     from tamis.training.recipe import BY_HAND
-    from tamis.training.validation import Validation, hold_out
+    from tamis.training.validation import Validation
 
-    _refuse_nothing(learn)
-    held = asked.held
-    if held:
-        _refuse_shared(learn, held)
-    elif not asked.no_validation:
-        learn, held = hold_out(learn, recipe.seed)
     if held is None:
-        say("note: nothing is held out, so nothing is validated and the last state is kept")
+        return None
     by_hand = recipe.source_of("measure") == BY_HAND
-    wanted = recipe.measure if held and (by_hand or _is_class(held)) else ""
-    validation = Validation.of(held, wanted) if held else None
-    with library(asked.documents, _wanted(learn, held)) as books:
-        _refuse_absent(learn, held, books)
-        job = Job(learn, books, recipe, base, out, validation, asked.threads, random_weights)
-        try:
-            with _first_speaks():
-                return run_training(
-                    job, max_time=max_time, resume=asked.resume, force=asked.force, said=say
-                )
-        except KeyboardInterrupt:
-            say("what was learnt up to the last checkpoint is kept: --resume goes on from there")
-            raise
+    return Validation.of(held, recipe.measure if by_hand or _of_class(held).all() else "")
 
 
 @contextmanager
@@ -277,10 +291,11 @@ def _is_same_model(base: str, teacher: str | None) -> bool:
     return all(each.is_dir() for each in both) and sha256(both[0]) == sha256(both[1])
 
 
-def _is_class(examples: Examples) -> bool:
+def _of_class(examples: Examples) -> Any:
+    """Which rows hold a class, and no score."""
     from tamis.labels.examples import KINDS
 
-    return bool((examples.kind == KINDS.index("class")).all())
+    return examples.kind == KINDS.index("class")
 
 
 def _refuse_shared(learn: Examples, held: Examples) -> None:
@@ -294,18 +309,21 @@ def _refuse_shared(learn: Examples, held: Examples) -> None:
         )
 
 
-def _wanted(learn: Examples, held: Examples | None) -> Ids:
+def _wanted(parts: list[tuple[Examples, Examples | None]]) -> Ids:
+    """The documents that are read."""
     from tamis.types import Ids
 
-    names = {passage.doc_id for part in (learn, held) if part for passage in part.origins.values()}
-    wanted = learn.docs.union(Ids.of(sorted(names)))
-    return wanted.union(held.docs) if held else wanted
+    wanted = Ids.of([])
+    for part in (each for both in parts for each in both if each):
+        origins = sorted({passage.doc_id for passage in part.origins.values()})
+        wanted = wanted.union(part.docs).union(Ids.of(origins))
+    return wanted
 
 
-def _refuse_absent(learn: Examples, held: Examples | None, books: Any) -> None:
+def _refuse_absent(parts: list[tuple[Examples, Examples | None]], books: Any) -> None:
     import numpy as np
 
-    for part in (learn, held) if held else (learn,):
+    for part in (each for both in parts for each in both if each):
         used = np.unique(part.doc)
         absent = np.flatnonzero(~books.has(part.docs.select(used)))
         if len(absent):

@@ -284,11 +284,22 @@ class Making:
         """
         points = [(0, self._mean(START, tried)), (self._learnt(1.0), self._mean(TUNED, tried))]
         for share in SHARES if self.plan.has(CURVE) else ():
-            if self._learnt(share) >= LEAST_DRAWN:
-                turns = [self._part(turn, share) for turn in self.rounds]
-                some = [self.tried(turn, {TUNED: self.tuned}) for turn in turns]
-                points.append((self._learnt(share), self._mean(TUNED, some)))
+            value = self._with_fewer(share) if self._learnt(share) >= LEAST_DRAWN else None
+            points += [] if value is None else [(self._learnt(share), value)]
         return sorted(points)
+
+    def _with_fewer(self, share: float) -> float | None:
+        """The measure where only a share is learnt from; None without the time, or where so few
+        queries cannot be learnt from: nothing depends on it.
+        """
+        work, turns = self.fitting.work, [self._part(turn, share) for turn in self.rounds]
+        try:
+            if work.taken("") > self.fitting.request.max_time:
+                raise TrainingError("there is no time left for it")
+            return self._mean(TUNED, [self.tried(turn, {TUNED: self.tuned}) for turn in turns])
+        except (TrainingError, InputError) as error:
+            work.said(f"the learning curve has no point at {self._learnt(share)} queries: {error}")
+            return None
 
     def _learnt(self, share: float) -> int:
         """How many queries a share of those that are learnt from is, on average over rounds."""

@@ -15,7 +15,7 @@ from tamis.fit.finding import HYBRID
 from tamis.fit.options import BM25, POINTS
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import learning_chart
-from tamis.fit.plan import CROSS, INFUSED, TUNED
+from tamis.fit.plan import CROSS, CURVE, INFUSED, TUNED
 from tamis.fit.sieve import GIVEN
 
 FIRST = "first"
@@ -28,6 +28,8 @@ BELONGS = {
     **{f"{name} ": TUNED for name in POINTS},
     "train pseudo": CROSS,
     "label pseudo": CROSS,
+    f"train {TUNED} on ": CURVE,
+    f"label {TUNED} on ": CURVE,
     "train aligned": INFUSED,
     "label aligned": INFUSED,
 }

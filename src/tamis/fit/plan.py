@@ -211,8 +211,9 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
             planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
     tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
     if tuned and sizes.learn * HELD_OUT >= LEAST_DRAWN:  # half of the others are as many
-        learning = TRAINING * pace * tuned.size * sum(SHARES) * folds
-        cost = learning + len(SHARES) * choosing * a_query
+        fewer = [replace(sizes, learn=round(share * sizes.learn)) for share in SHARES]
+        texts = sum(min(tuned.size, _wanted(each, TUNED)) for each in fewer)
+        cost = TRAINING * pace * texts * folds + len(SHARES) * choosing * a_query
         planner.may(Step(CURVE, "what fewer judgements give", cost, size=tuned.size))
     return Plan(tuple(planner.steps), folds, choosing, testing, pace)
 

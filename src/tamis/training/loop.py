@@ -42,7 +42,9 @@ def train(
     if not job.out.absolute().parent.is_dir():
         raise OutputError(f"there is no folder to write {job.out} in", hint="make it first")
     if resume and (done := finished(job, work)):
-        said(f"note: {job.out} is trained already")
+        said(
+            f"note: {job.out} is trained already, {done.history.step:,} steps; --force begins anew"
+        )
         return done
     if job.out.exists() and not force:
         raise OutputError(f"{job.out} exists already", hint="choose another name, or give --force")
