@@ -294,7 +294,7 @@ def test_what_is_held_out_is_what_there_is_time_to_compare_on() -> None:
     sizes = Sizes(2_000, 512, 300, 512, 50, 1.0, "bi-encoder")
     plan = make_plan(sizes, 0.01, 1_800)
     turns = rounds(512, plan)
-    assert plan.has("curve") and [len(turn.held) for turn in turns] == [171, 171, 170]
+    assert plan.size("curve") == 1 and [len(turn.held) for turn in turns] == [171, 171, 170]
     assert all(len(turn.learn) + len(turn.held) == 512 for turn in turns)
     few = replace(plan, choosing=100)
     turns = rounds(512, few)

@@ -45,6 +45,7 @@ from tamis.fit.plan import (
     TUNED,
     UNJUDGED,
     Plan,
+    folds_drawn,
 )
 from tamis.fit.sieve import first_stage
 from tamis.labels.teacher import teacher
@@ -282,8 +283,9 @@ class Making:
         """The measure of the trained base on queries held out, by how many others it learnt from:
         without any, with all, and with some of them where that is planned.
         """
+        tried = tried[: len(self._drawn)]
         points = [(0, self._mean(START, tried)), (self._learnt(1.0), self._mean(TUNED, tried))]
-        for share in SHARES if self.plan.has(CURVE) else ():
+        for share in SHARES[len(SHARES) - self.plan.size(CURVE) :]:
             value = self._with_fewer(share) if self._learnt(share) >= LEAST_DRAWN else None
             points += [] if value is None else [(self._learnt(share), value)]
         return sorted(points)
@@ -292,7 +294,7 @@ class Making:
         """The measure where only a share is learnt from; None without the time, or where so few
         queries cannot be learnt from: nothing depends on it.
         """
-        work, turns = self.fitting.work, [self._part(turn, share) for turn in self.rounds]
+        work, turns = self.fitting.work, [self._part(turn, share) for turn in self._drawn]
         try:
             if work.taken("") > self.fitting.request.max_time:
                 raise TrainingError("there is no time left for it")
@@ -301,9 +303,14 @@ class Making:
             work.said(f"the learning curve has no point at {self._learnt(share)} queries: {error}")
             return None
 
+    @property
+    def _drawn(self) -> list[Round]:
+        """The rounds in which the learning curve is measured."""
+        return self.rounds[: folds_drawn(len(self.rounds), len(self.fitting.parts.learn))]
+
     def _learnt(self, share: float) -> int:
         """How many queries a share of those that are learnt from is, on average over rounds."""
-        return round(share * float(np.mean([len(turn.learn) for turn in self.rounds])))
+        return round(share * float(np.mean([len(turn.learn) for turn in self._drawn])))
 
     def _mean(self, name: str, tried: Sequence[Tried]) -> float:
         alone, measure = [Way(name, name, None, 0)], self.fitting.request.measure

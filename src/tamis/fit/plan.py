@@ -20,8 +20,9 @@ CURVE, LINE, UNJUDGED = "curve", "line", "pseudo-labelled"
 TRAINED = (TUNED, CROSS, DISTILLED, INFUSED)
 SHARES = (0.25, 0.5)
 """Of the queries that are learnt from, for points of the learning curve before the last."""
-LEAST_DRAWN = 10
-"""Of how many queries a point of the learning curve is at least."""
+DRAWN, LEAST_DRAWN = 100, 10
+"""On about how many queries the learning curve is measured, and from how many at least each of its
+points was learnt."""
 TRAINING = 3.5
 """How many times as long as scoring a text takes to learn from it."""
 SAMPLE = 48
@@ -55,7 +56,7 @@ class Step:
     seconds: float
     planned: bool = True
     size: int = 0
-    """How many texts are learnt from, or how many queries are asked."""
+    """How many texts are learnt from, queries asked, or points measured."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
 
     >>> sizes = Sizes(1000, 100, 100, 100, 50, 1.0, "bi-encoder")
     >>> [step.name for step in make_plan(sizes, 0.01, 1800).steps if step.planned]
-    ['first', 'vectors', 'start', 'tuned', 'line', 'cross-encoder', 'pseudo-labelled']
+    ['first', 'vectors', 'start', 'tuned', 'line', 'curve']
     >>> [step.name for step in make_plan(sizes, 0.01, 5).steps if step.planned]
     ['first']
     """
@@ -207,15 +208,40 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
         if name == TUNED:
             more = 2 * choosing * a_query
             planner.may(Step(LINE, "more points between the base and the trained", more))
+            if curve := _curve(sizes, size, folds, choosing * a_query, pace, planner.left):
+                planner.may(curve)
         if name == CROSS:
             planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
-    tuned = next((step for step in planner.steps if step.name == TUNED and step.planned), None)
-    if tuned and sizes.learn * HELD_OUT >= LEAST_DRAWN:  # half of the others are as many
-        fewer = [replace(sizes, learn=round(share * sizes.learn)) for share in SHARES]
-        texts = sum(min(tuned.size, _wanted(each, TUNED)) for each in fewer)
-        cost = TRAINING * pace * texts * folds + len(SHARES) * choosing * a_query
-        planner.may(Step(CURVE, "what fewer judgements give", cost, size=tuned.size))
     return Plan(tuple(planner.steps), folds, choosing, testing, pace)
+
+
+def folds_drawn(folds: int, judged: int) -> int:
+    """In how many folds a learning curve is measured, so that it is on a hundred queries or so.
+
+    >>> [folds_drawn(3, judged) for judged in (60, 150, 400)], folds_drawn(1, 2_000)
+    ([3, 2, 1], 1)
+    """
+    return min(folds, -(-DRAWN // max(1, judged // FOLDS)))
+
+
+def _curve(
+    sizes: Sizes, texts: int, folds: int, scored: float, pace: float, left: float
+) -> Step | None:
+    """Training on fewer queries: two points where they fit the time, else one; None where half of
+    those that are learnt from are too few.
+    """
+    if sizes.learn * HELD_OUT < LEAST_DRAWN:
+        return None
+    found = None
+    for points in range(len(SHARES), 0, -1):
+        fewer = [replace(sizes, learn=round(share * sizes.learn)) for share in SHARES[-points:]]
+        learnt = sum(min(texts, _wanted(each, TUNED)) for each in fewer)
+        drawn = folds_drawn(folds, sizes.learn)
+        cost = TRAINING * pace * learnt * drawn + points * scored * drawn / folds
+        found = Step(CURVE, "what fewer judgements give", cost, size=points)
+        if cost <= left:
+            break
+    return found
 
 
 LEAST_QUERIES = 10
