@@ -157,6 +157,8 @@ def tune(
     base = start or index.bm25()
     top = int(measure.cutoff or 1000)
     rows = []
+    one = configured(base, what, candidates[0]).search(asked.select(np.arange(1)), top)
+    evaluate(judged, {"run": one}, [measure])  # what is only done once, before the clock starts
     with Progress(f"tuning {what}", len(candidates), "candidates") as progress:
         for candidate in candidates:
             run = configured(base, what, candidate).search(asked, top)
