@@ -50,6 +50,8 @@ NAMES = ("insuranceqa", "medquad", "openbookqa", "squad")
 SIZES = (8, 32, 128, 512)
 SAMPLES = 3
 MEASURE = "RR@10"
+MEASURED = Path(__file__).parent / "measured" / "fitting"
+"""A file a cell, with the measure of every query: what the table is computed from."""
 MINUTES = {"none": 4, "few": 8, "all": 20}
 """How long a cell takes on two quiet cores, about."""
 
@@ -93,9 +95,7 @@ def run(
     with_plain: bool = True,
 ) -> None:
     """Fit a cell and keep the values of every query."""
-    out = work / f"{cell.name}.json"
-    if out.exists():
-        return
+    out = MEASURED / f"{cell.name}.json"
     print(f"{time.strftime('%H:%M')} {cell.name}", flush=True)
     source = open_collection(data / cell.collection, on_error="skip")
     qrels = dict(source.qrels)
@@ -112,7 +112,7 @@ def run(
     request = Request(
         str(data / cell.collection), sieve, str(base), measure=MEASURE,
         max_time=60.0 * minutes, on_error="skip", threads=threads,
-        qrels={name: str(path) for name, path in files.items()}, seed=cell.sample,
+        qrels={name: str(path) for name, path in files.items()}, seed=cell.sample, curve=False,
     )  # fmt: skip
     began = time.monotonic()
     started = sieve.with_name(f"{sieve.name}.fitting")
@@ -173,7 +173,8 @@ def _keep(sieve: Path, out: Path, qrels: Qrels, seconds: float) -> None:
             run = read_run(path)
             judged = qrels.select(run.queries.ids)
             asked = list(judged.queries)
-            values[name] = evaluate(judged, {way: run}, [MEASURE]).values(way, MEASURE).tolist()
+            found = evaluate(judged, {way: run}, [MEASURE]).values(way, MEASURE)
+            values[name] = [round(value, 5) for value in found.tolist()]
     told = {"chosen": chosen, "handed over": handed, "seconds": round(seconds), "values": values,
             "queries": asked}  # fmt: skip
     out.write_text(json.dumps(told))
@@ -181,7 +182,7 @@ def _keep(sieve: Path, out: Path, qrels: Qrels, seconds: float) -> None:
 
 def tuned_bm25(cell: Cell, work: Path, data: Path) -> None:
     """Add what BM25 gives that was tuned on training judgements, which the fit had not."""
-    out = work / f"{cell.name}.json"
+    out = MEASURED / f"{cell.name}.json"
     told = json.loads(out.read_text())
     if "tuned BM25" in told["values"]:
         return
@@ -193,15 +194,16 @@ def tuned_bm25(cell: Cell, work: Path, data: Path) -> None:
     asked = source.queries.select(ids.positions_in(source.queries.ids))
     run = configured(index.bm25(), "bm25", found.parameters).search(asked, 50)
     value = evaluate(source.qrels["test"].select(ids), {"run": run}, [MEASURE])
-    told["values"]["tuned BM25"] = value.values("run", MEASURE).tolist()
+    found = value.values("run", MEASURE).tolist()
+    told["values"]["tuned BM25"] = [round(value, 5) for value in found]
     out.write_text(json.dumps(told))
 
 
-def table(work: Path) -> None:
+def table() -> None:
     """Every cell that is there."""
-    found = {cell.name: (cell, json.loads((work / f"{cell.name}.json").read_text()))
+    found = {cell.name: (cell, json.loads((MEASURED / f"{cell.name}.json").read_text()))
              for part in MINUTES for cell in cells(part)
-             if (work / f"{cell.name}.json").exists()}  # fmt: skip
+             if (MEASURED / f"{cell.name}.json").exists()}  # fmt: skip
     keys = "BM25", "start", "plain", "fit"
     heads = *keys, "fit-BM25", "p", "fit-start", "p", "plain-start", "p"
     print(f"{'':22}" + "".join(f"{head:>12}" for head in heads) + "  chosen")
@@ -252,7 +254,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("part", choices=[*MINUTES, "table"])
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--work", type=Path)
     parser.add_argument("--cells", type=int, default=10_000)
     parser.add_argument("--only", choices=NAMES)
     parser.add_argument("--threads", type=int)
@@ -265,8 +267,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     given = parser.parse_args(arguments)
     data, models = os.environ.get("TAMIS_DATA"), os.environ.get("TAMIS_MODELS")
     if given.part == "table":
-        table(given.work)
+        table()
         return
+    if given.work is None:
+        parser.error("say where to work: --work FOLDER")
     if not data or not models:
         print("fitting: skipped, TAMIS_DATA and TAMIS_MODELS are not set")
         return
@@ -274,16 +278,16 @@ def main(arguments: Sequence[str] = ()) -> None:
     left = [
         cell
         for cell in cells(given.part)
-        if not (given.work / f"{cell.name}.json").exists() and given.only in (None, cell.collection)
+        if not (MEASURED / f"{cell.name}.json").exists() and given.only in (None, cell.collection)
     ][: given.cells]
     print(f"{len(left)} fits, about {len(left) * MINUTES[given.part] / 60:.1f} hours on two cores")
     for cell in left:
         base = Path(models) / "minilm"
         run(cell, given.work, Path(data), base, given.threads, given.max_time, not given.no_plain)
     for cell in cells("none"):
-        if (given.work / f"{cell.name}.json").exists():
+        if (MEASURED / f"{cell.name}.json").exists():
             tuned_bm25(cell, given.work, Path(data))
-    table(given.work)
+    table()
 
 
 if __name__ == "__main__":

@@ -162,8 +162,10 @@ def test_a_sieve_that_searches_by_vectors_holds_its_base_once(
     _, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None and sieve.note["chosen"] == chosen
     there = [(sieve.path / name).is_dir() for name in ("model", "encoder")]
-    wanted = {"tuned": [True, True], "hybrid": [False, True], "BM25": [False, False]}
+    wanted = {"hybrid": [False, True], "BM25": [False, False]}
     assert there == wanted.get(chosen, [True, False])
+    brought = sieve.path / "model" / "documents" / "model.safetensors"
+    assert brought.is_file() == (chosen == "tuned")
     if chosen in ("hybrid", "BM25"):  # points for ranks say nothing across queries
         assert (sieve.calibration is None) == (chosen == "hybrid")
     check_tested(folder, open_sieve(tmp_path / "s", threads=1))
@@ -272,11 +274,12 @@ def test_very_few_judgements_hold_on_to_the_usual_way(tmp_path: Path, base: Path
 
 
 def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
-    plan = make_plan(Sizes(50_000, 700, 300, 700, 50, 1.0, "bi-encoder"), 0.01, 900)
+    sizes = Sizes(50_000, 700, 300, 700, 50, 1.0, "bi-encoder", asking=0.6)
+    plan = make_plan(sizes, 0.01, 900)
     assert plan.has("vectors") and not plan.has("tuned")
     (only,) = rounds(700, plan)
     assert len(only.held) == 600 and not len(only.learn)
-    plan = make_plan(Sizes(200_000, 400, 300, 0, 50, 1.0, "bi-encoder"), 0.03, 1_800)
+    plan = make_plan(replace(sizes, documents=200_000, learn=400, log=0), 0.03, 1_800)
     assert not plan.has("vectors") and not plan.has("tuned") and plan.folds == 0
     (only,) = rounds(400, plan)
     assert len(only.held) == plan.choosing > 300 and plan.seconds <= 1_800
@@ -291,7 +294,7 @@ def test_a_base_that_does_not_fit_the_time_is_in_the_plan() -> None:
 
 
 def test_what_is_held_out_is_what_there_is_time_to_compare_on() -> None:
-    sizes = Sizes(2_000, 512, 300, 512, 50, 1.0, "bi-encoder")
+    sizes = Sizes(2_000, 512, 300, 512, 50, 1.0, "bi-encoder", asking=0.021)
     plan = make_plan(sizes, 0.01, 1_800)
     turns = rounds(512, plan)
     assert plan.size("curve") == 1 and [len(turn.held) for turn in turns] == [171, 171, 170]
@@ -311,6 +314,30 @@ def test_what_is_held_out_is_what_there_is_time_to_compare_on() -> None:
     many = make_plan(replace(sizes, learn=3_000), 0.01, 900)
     (only,) = rounds(3_000, many)
     assert (len(only.learn), len(only.held)) == (2_700, 300)
+
+
+def test_what_is_there_already_and_what_is_not_wanted_takes_no_time() -> None:
+    sizes = Sizes(50_000, 100, 100, 0, 50, 1.0, "bi-encoder", asking=0.002)
+    plan = make_plan(sizes, 0.01, 1_800)
+    assert plan.cost("vectors") == 500 and plan.has("curve")
+    assert make_plan(replace(sizes, encoded=True), 0.01, 1_800).cost("vectors") == 0
+    assert not make_plan(replace(sizes, curve=False), 0.01, 1_800).has("curve")
+
+
+def test_only_queries_are_run_where_documents_keep_their_vectors() -> None:
+    sizes = Sizes(20_000, 512, 300, 0, 50, 1.0, "bi-encoder", asking=0.001)
+    plan = make_plan(sizes, 0.02, 1_800)
+    wanted = 4 * 32 * 16  # four epochs of 32 steps of 16 queries, in three folds and at last
+    assert (plan.folds, plan.size("tuned")) == (3, wanted)
+    asked = 512 + 300 + 512
+    assert plan.cost("tuned") == pytest.approx(7 * 0.001 * 4 * wanted + 0.001 * asked)
+    other = make_plan(replace(sizes, kind="cross-encoder"), 0.02, 1_800)
+    assert other.folds == 1 and other.cost("tuned") > 5 * plan.cost("tuned")
+    far = make_plan(replace(sizes, documents=2_000_000), 0.02, 1_800)  # too many to encode
+    assert not far.has("vectors") and far.has("tuned")
+    # documents of the queries that are compared on are known, the others have to be encoded
+    more = plan.cost("tuned") + (512 - far.choosing) * sizes.texts_a_query(171) * 0.02
+    assert far.cost("tuned") < more
 
 
 def rounds(judged: int, plan: Plan) -> list[Round]:

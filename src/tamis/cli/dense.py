@@ -36,13 +36,16 @@ Model = Annotated[
 
 
 def find_model(reference: str) -> tuple[Path, VectorModel]:
-    """The folder that a folder, an installed package or a hub id names, and its identity."""
+    """The folder that a folder, an installed package or a hub id names, and who that is to
+    documents: where it only learnt to read queries, its base.
+    """
     from tamis.models import find_base
     from tamis.models.bases import identify
+    from tamis.scorers.note import documents_of
     from tamis.search.vectors import VectorModel
 
     folder = find_base(reference)
-    base = identify(folder)
+    base = identify(documents_of(folder))
     where = str(folder.resolve()) if Path(reference).expanduser().is_dir() else reference
     return folder, VectorModel(base.name, base.sha256, where)
 

@@ -60,6 +60,9 @@ def fit(
     queries: QueriesFile = None,
     qrels: QrelsFiles = None,
     depth: Annotated[int, typer.Option(min=1, help="How many documents are re-ranked.")] = 50,
+    curve: Annotated[
+        bool, typer.Option("--curve/--no-curve", help="Measure what fewer judgements give.")
+    ] = True,
     seed: Annotated[int, typer.Option(min=0, help="Draws parts, folds and batches.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="All, unless told.")] = None,
     dry_run: Annotated[
@@ -85,7 +88,7 @@ def fit(
     request = Request(
         collection=collection, out=output, base=start, measure=measure, max_time=max_time,
         candidates=candidates, teacher=teacher, vectors=vectors,
-        queries=queries, qrels=by_split(qrels) or {}, depth=depth,
+        queries=queries, qrels=by_split(qrels) or {}, depth=depth, curve=curve,
         seed=seed, threads=threads, on_error=on_error, command=shlex.join(["tamis", *sys.argv[1:]]),
     )  # fmt: skip
     try:

@@ -14,6 +14,7 @@ import numpy as np
 from tamis.collection.runs import read_run
 from tamis.errors import InputError
 from tamis.evaluation import evaluate, t_test
+from tamis.fit.look import sampled
 from tamis.fit.options import BM25, START, values, ways
 from tamis.fit.plan import SAMPLE, Plan
 from tamis.fit.sieve import GIVEN, first_stage
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 TUNED = 50
 """On how many judged queries BM25 is tuned at least."""
+TUNED_AT_MOST = 1_500
+"""And at most, drawn with the seed: two numbers need no more, and every pair is tried on all."""
 LEVEL = 0.05
 WARM = Queries.of([Query("warm", "words to warm up with")])
 
@@ -93,11 +96,9 @@ def _tuned(fitting: Fitting) -> dict[str, Any]:
     parts, request = fitting.parts, fitting.request
     if len(parts.learn) < TUNED:
         return {"tuned": False, "why": f"{len(parts.learn)} judged queries, {TUNED} are needed"}
+    judged = sampled(parts.learn, TUNED_AT_MOST, request.seed)
     try:
-        done = tune(
-            fitting.index, parts.asked(parts.learn), parts.learn, request.measure,
-            seed=request.seed,
-        )  # fmt: skip
+        done = tune(fitting.index, parts.asked(judged), judged, request.measure, seed=request.seed)
     except InputError as error:  # queries too alike to make folds of
         return {"tuned": False, "why": str(error)}
     told = {"parameters": dict(done.parameters), "gain on held-out folds": round(done.gain, 4)}

@@ -17,6 +17,7 @@ from tamis.fit.outcome import Outcome
 from tamis.fit.page import write_page
 from tamis.fit.sieve import ENCODER, INDEX, KIND, LAYOUT, MODEL, QUERIES, REPORT
 from tamis.manifest import write_manifest
+from tamis.scorers.note import documents_of
 from tamis.types import Queries
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ def hand_over(fitting: Fitting, outcome: Outcome, *, force: bool) -> None:
         shutil.copytree(fitting.work.path("index"), part / INDEX, copy_function=_linked)
         if outcome.chosen.model is not None:
             shutil.copytree(outcome.chosen.model, part / MODEL)
-        start = fitting.start
-        if outcome.pipeline.first == HYBRID and start and start != outcome.chosen.model:
+        start, model = fitting.start, outcome.chosen.model
+        brought = model is not None and (model == start or documents_of(model) != model)
+        if outcome.pipeline.first == HYBRID and start and not brought:
             shutil.copytree(start, part / ENCODER)
         (part / "runs").mkdir()
         for name, run in outcome.chosen.test_runs.items():

@@ -55,6 +55,8 @@ class Request:
     queries: str | None = None
     qrels: Mapping[str, str] = field(default_factory=dict)
     depth: int = 50
+    curve: bool = True
+    """Whether to measure what fewer judgements give."""
     seed: int = 0
     threads: int | None = None
     on_error: Literal["raise", "skip"] = "raise"
@@ -219,11 +221,12 @@ def planned(fitting: Fitting) -> Plan:
     request, work, parts = fitting.request, fitting.work, fitting.parts
 
     def make() -> dict[str, Any]:
-        pace = 0.0
+        pace = asking = 0.0
         if fitting.start is not None:
             scorer = open_scorer(fitting.start, threads=request.threads)
-            texts = finding.some_texts(fitting)
+            texts, asked = finding.some_texts(fitting), list(parts.queries.texts or ())
             pace = measured_pace(scorer, "a query of some words", texts) if texts else 0.0
+            asking = measured_pace(scorer, "a query of some words", asked) if asked else pace
         words = average_words(fitting.index)
         sizes = Sizes(
             documents=fitting.index.documents,
@@ -235,6 +238,9 @@ def planned(fitting: Fitting) -> Plan:
             kind=fitting.note.scorer if fitting.note and fitting.start else "",
             teacher=_teacher_pace(fitting),
             vectors=request.vectors is not None,
+            encoded=bool(fitting.index.snapshot.encoded),
+            curve=request.curve,
+            asking=asking,
         )
         return make_plan(sizes, pace, request.max_time, work.taken("")).record()
 

@@ -15,6 +15,7 @@ from tamis.models.adopting import adopt, kind_of
 from tamis.models.bases import find_base
 from tamis.pipeline.library import library
 from tamis.scorers.note import ModelNote, note_if_any
+from tamis.scorers.remembering import Remembering
 from tamis.scorers.weights import read_config
 from tamis.search import Index
 from tamis.training import checkpoints
@@ -28,14 +29,14 @@ from tamis.types import Qrels, Queries, Run
 WEIGHTS = "model.safetensors"
 LENGTH = "256"
 """At how many tokens texts are cut where models are trained."""
-TEXTS_A_STEP = {"bi-encoder": 64}
-"""How many texts a step learns from, where it is not 32."""
+TEXTS_A_STEP = {"bi-encoder": 16}
+"""How many texts a step runs, where it is not 32: of a bi-encoder only queries."""
 WORDS = ("true", "false")
 """What a language model that names no words is asked to write."""
 NEGATIVES = 50
 """From how many of the first documents negatives are drawn."""
 CONTINUED = {
-    "bi-encoder": "bi-encoder",
+    "bi-encoder": "query-encoder",
     "cross-encoder": "monobert-pairwise-small",
     "target-words": "few-t5-small",
     "aligned": "infuse-scores-small",
@@ -89,13 +90,17 @@ def trained(
     index: Index,
     work: Work,
     threads: int | None,
+    texts: Remembering | None = None,
 ) -> Path:
-    """The model that a recipe makes of a base with some examples; one that was begun goes on."""
+    """The model that a recipe makes of a base with some examples; one that was begun goes on.
+
+    `texts` knows the vectors of texts, where the base only learns to read queries.
+    """
     out = work.path(f"models/{name}")
     going_on = checkpoints.work_folder(out).exists()
     work.said(f"training {name} on {examples.groups:,} queries")
     with work.timed(f"train {name}"), library(index, examples.docs) as books:
-        job = Job(examples, books, recipe, base, out, None, threads)
+        job = Job(examples, books, recipe, base, out, None, threads, texts=texts)
         train(job, resume=going_on, said=work.said)
     return out
 

@@ -32,7 +32,7 @@ LONG = 300
 """From how many words on average documents are scored by passages."""
 PASSAGES = "words:150"
 PASSAGE_WORDS = 150
-LEARNT = 1_500
+LEARNT = 5_000
 """How many judged queries are learnt from at most in half an hour."""
 UNANSWERED = 50
 """How many queries without an answer are looked at in each part: enough for a threshold."""

@@ -99,6 +99,7 @@ class Making:
     plan: Plan
     found: Found
     _start: Scorer | None = None
+    """Opened, with the vectors it made."""
 
     @property
     def start(self) -> Path:
@@ -257,10 +258,20 @@ class Making:
         if folder == self.start and self._start is not None:
             return self._start
         opened = open_scorer(folder, threads=self.fitting.request.threads)
-        scorer = Remembering(opened) if isinstance(opened, BiEncoder) else opened
-        if folder == self.start:
-            self._start = scorer
-        return scorer
+        if not isinstance(opened, BiEncoder):
+            return opened
+        if folder != self.start:
+            return Remembering(opened, documents=self.texts if opened.documents else None)
+        self._start = Remembering(opened)
+        return self._start
+
+    @property
+    def texts(self) -> Remembering | None:
+        """Who knows the vectors of texts, where the start makes some: all that learn to read
+        queries share them.
+        """
+        start = self._opened(self.start)
+        return start.documents or start if isinstance(start, Remembering) else None
 
     def seconds_a_query(self, name: str, folder: Path) -> float:
         """What a query costs when a model is opened anew: nothing is remembered."""
@@ -411,5 +422,6 @@ class Making:
             made = labels()
         recipe = recipe_for(kind, self.plan.size(step), made, seed)
         return trained(
-            name, made, base, recipe, fitting.index, fitting.work, fitting.request.threads
-        )
+            name, made, base, recipe, fitting.index, fitting.work, fitting.request.threads,
+            self.texts if recipe.fixed_documents else None,
+        )  # fmt: skip

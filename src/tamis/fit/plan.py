@@ -25,6 +25,8 @@ DRAWN, LEAST_DRAWN = 100, 10
 points was learnt."""
 TRAINING = 3.5
 """How many times as long as scoring a text takes to learn from it."""
+READING = 7.0
+"""The same of a query, where only these are run: a step of the optimizer counts as much as they."""
 SAMPLE = 48
 """How many texts are scored to measure the pace."""
 SPARED = 0.9
@@ -38,9 +40,11 @@ FEW, MANY = 150, 600
 more one part is held out; between them folds are taken where there is that time."""
 HELD_OUT = 1 / 3
 """The share of the judged queries that is held out, where one part is."""
-LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: 3_000, INFUSED: 3_000}
+MOST_PAIRS = 8_000
+"""How many texts a cross-encoder learns from: 250 steps of 16 pairs."""
+LEAST_LEARNT = {TUNED: 80, DISTILLED: 1_000, CROSS: MOST_PAIRS, INFUSED: 3_000}
 """How many texts a training sees at least: fewer are not worth the evaluation of the model, least
-of all where it has to learn what a pair is."""
+of all where it has to learn what a pair is (docs/explanation/training.md)."""
 SCORED = 0.6
 """The share of the time in which candidates may be scored with the base, where some are trained."""
 SHARE = {TUNED: 0.8, DISTILLED: 0.6, CROSS: 0.8, INFUSED: 0.8}
@@ -56,7 +60,8 @@ class Step:
     seconds: float
     planned: bool = True
     size: int = 0
-    """How many texts are learnt from, queries asked, or points measured."""
+    """How many texts are learnt from (queries, where documents keep their vectors), queries asked,
+    or points measured."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,17 @@ class Sizes:
     teacher: float = 0.0
     """Seconds that a teacher takes to score a text; 0 where there is none."""
     vectors: bool = False
+    encoded: bool = False
+    """Whether the documents have vectors already."""
+    curve: bool = True
+    """Whether the learning curve is wanted."""
+    asking: float = 0.0
+    """Seconds that a query takes to be run alone."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the base only learns to read queries: then documents keep their vectors."""
+        return self.kind == "bi-encoder"
 
     def texts_a_query(self, compared: int) -> float:
         """How many texts are run for a query; a bi-encoder runs those that several share once."""
@@ -159,7 +175,7 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
     """The steps that fit into so many seconds, of which some are spent.
 
     >>> sizes = Sizes(1000, 100, 100, 100, 50, 1.0, "bi-encoder")
-    >>> [step.name for step in make_plan(sizes, 0.01, 1800).steps if step.planned]
+    >>> [step.name for step in make_plan(sizes, 0.01, 1200).steps if step.planned]
     ['first', 'vectors', 'start', 'tuned', 'line', 'curve']
     >>> [step.name for step in make_plan(sizes, 0.01, 5).steps if step.planned]
     ['first']
@@ -192,23 +208,31 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
         planner.steps.append(Step("start", what, least, planned=False))
     if not sizes.kind or not planner.steps[-1].planned:
         return Plan(tuple(planner.steps), folds, sizes.learn, sizes.test, pace)
-    asked, whole = (choosing + testing) * a_query, sizes.documents * sizes.passages * pace
+    asked = (choosing + testing) * a_query
+    whole = 0.0 if sizes.encoded else sizes.documents * sizes.passages * pace
     if sizes.kind == "bi-encoder" and sizes.learn >= LEAST_QUERIES:
         vectors = planner.may(Step("vectors", "encode all documents, to find more", whole))
     known = (choosing + testing) * pace if vectors else asked  # only queries are left to be run
     planner.must(Step("start", what, known, size=testing))
     for name, what, rounds in _trainings(sizes, folds):
-        scored = asked + (choosing * a_query if name == TUNED else 0.0)  # half tuned is not tested
-        a_text = TRAINING * pace * rounds + (sizes.teacher if name == DISTILLED else 0.0)
-        texts = (SHARE[name] * planner.left - scored) / a_text
+        reads = sizes.reads and name in (TUNED, DISTILLED)
+        each = sizes.asking if reads else a_query
+        scored = (choosing + testing) * each
+        scored += choosing * each if name == TUNED else 0.0  # half tuned is not tested
+        if reads and not vectors:  # of those that are compared on the documents are known
+            scored += max(0, sizes.learn - choosing) * a_query
+        a_text = (READING * sizes.asking if reads else TRAINING * pace) * rounds
+        a_text += sizes.teacher if name == DISTILLED else 0.0
+        texts = (SHARE[name] * planner.left - scored) / max(a_text, 1e-9)
         size = max(LEAST_LEARNT[name], min(int(texts), _wanted(sizes, name)))
         cost = a_text * size + scored
         if not planner.may(Step(name, what, cost, size=size)):
             continue
         if name == TUNED:
-            more = 2 * choosing * a_query
+            more = 2 * choosing * each
             planner.may(Step(LINE, "more points between the base and the trained", more))
-            if curve := _curve(sizes, size, folds, choosing * a_query, pace, planner.left):
+            a_text /= rounds
+            if curve := _curve(sizes, size, folds, choosing * each, a_text, planner.left):
                 planner.may(curve)
         if name == CROSS:
             planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
@@ -225,19 +249,19 @@ def folds_drawn(folds: int, judged: int) -> int:
 
 
 def _curve(
-    sizes: Sizes, texts: int, folds: int, scored: float, pace: float, left: float
+    sizes: Sizes, texts: int, folds: int, scored: float, a_text: float, left: float
 ) -> Step | None:
     """Training on fewer queries: two points where they fit the time, else one; None where half of
     those that are learnt from are too few.
     """
-    if sizes.learn * HELD_OUT < LEAST_DRAWN:
+    if not sizes.curve or sizes.learn * HELD_OUT < LEAST_DRAWN:
         return None
     found = None
     for points in range(len(SHARES), 0, -1):
         fewer = [replace(sizes, learn=round(share * sizes.learn)) for share in SHARES[-points:]]
         learnt = sum(min(texts, _wanted(each, TUNED)) for each in fewer)
         drawn = folds_drawn(folds, sizes.learn)
-        cost = TRAINING * pace * learnt * drawn + points * scored * drawn / folds
+        cost = a_text * learnt * drawn + points * scored * drawn / folds
         found = Step(CURVE, "what fewer judgements give", cost, size=points)
         if cost <= left:
             break
@@ -267,13 +291,12 @@ def _trainings(sizes: Sizes, folds: int) -> list[tuple[str, str, int]]:
 def _wanted(sizes: Sizes, name: str) -> int:
     """How many texts a training would take if there were time: the recipes' own numbers."""
     queries = max(1, sizes.learn)
-    if name == TUNED and sizes.kind == "bi-encoder":
-        recipe = RECIPES["bi-encoder"]
-        return round((recipe.list_size or 1) * (recipe.epochs_for(queries) or 1) * queries)
+    if name == TUNED and sizes.reads:
+        recipe = RECIPES["query-encoder"]
+        in_epoch = -(-queries // recipe.units_a_step)
+        return recipe.total_steps(in_epoch, queries) * recipe.units_a_step
     return MOST_PAIRS
 
 
 PSEUDO = 80
 """How many queries there are at least for labels of the first stage."""
-MOST_PAIRS = 8_000
-"""How many texts a cross-encoder learns from: 250 steps of 16 pairs."""

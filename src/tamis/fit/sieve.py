@@ -19,6 +19,7 @@ from tamis.pipeline.hybrid import hybrid
 from tamis.pipeline.rerank import Rerank, rerank
 from tamis.search import Index
 from tamis.search.choice import chosen_source
+from tamis.search.vectors import for_documents
 from tamis.types import Encoder, Queries, Query, Run, Scorer, Source, Spec
 
 KIND, LAYOUT = "sieve", 1
@@ -96,7 +97,7 @@ class Sieve:
         if self.pipeline.first == "hybrid":
             folder = self.path / ENCODER  # there where another model re-ranks, or none
             own = open_scorer(folder, threads=self.threads) if folder.is_dir() else self.scorer
-            encoder = cast(Encoder, own)
+            encoder = cast(Encoder, for_documents(cast(Encoder, own)))
         return first_stage(self.index, self.pipeline.first, encoder, self.threads)
 
     @cached_property

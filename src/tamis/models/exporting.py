@@ -97,6 +97,8 @@ def export(
         shutil.copytree(
             source, part, ignore=shutil.ignore_patterns(".*", NAME, "onnx"), dirs_exist_ok=True
         )
+        if note.documents:
+            write_note(part / note.documents, open_model(source / note.documents))
         work = _Work(part, note, scorer, given, allowed, threads, said)
         found = list(work.exports(int8))
         write_note(part, _noted(note, found, given))
@@ -118,7 +120,8 @@ class _Work:
     def exports(self, int8: bool | None) -> Iterator[Export]:
         """Write the files; those in 8-bit integers only until one is kept."""
         write_note(self.folder, self.note)
-        (self.folder / "onnx").mkdir()
+        for folder, _ in self.parts():
+            (folder / "onnx").mkdir()
         self.said(f"scoring {len(self.sample.run.doc):,} documents of {self.sample.name} in torch")
         model = self.sample.scored(self.scorer)
         found = self.tried("onnx", "float", None, model)
@@ -142,24 +145,34 @@ class _Work:
     def tried(self, backend: Backend, recipe: str, int8: Int8 | None, model: Scored) -> Export:
         """Write one file, compare it, and remove it where it ranks otherwise."""
         self.said(f"{backend}, {recipe}: writing and comparing")
-        path = self.folder / FILES[backend]
-        write_onnx(path, self.scorer, read_config(self.folder), int8)
-        scorer = open_scorer(self.folder, threads=self.threads, backend=backend)
-        found = compared(backend, recipe, path, model, self.sample.scored(scorer), self.allowed)
+        files = [folder / FILES[backend] for folder, _ in self.parts()]
+        for path, (folder, scorer) in zip(files, self.parts(), strict=True):
+            write_onnx(path, scorer, read_config(folder), int8)
+        opened = open_scorer(self.folder, threads=self.threads, backend=backend)
+        size = sum(path.stat().st_size for path in files) / 1e6
+        found = compared(backend, recipe, size, model, self.sample.scored(opened), self.allowed)
         if found.refused:
-            path.unlink()
+            for path in files:
+                path.unlink()
+        return found
+
+    def parts(self) -> list[tuple[Path, Scorer]]:
+        """The folder and its model; also that of documents, where there is one."""
+        found: list[tuple[Path, Scorer]] = [(self.folder, self.scorer)]
+        if self.note.documents and isinstance(self.scorer, BiEncoder) and self.scorer.documents:
+            found.append((self.folder / self.note.documents, self.scorer.documents))
         return found
 
 
 def compared(
-    backend: Backend, recipe: str, path: Path, model: Scored, other: Scored, allowed: Tolerance
+    backend: Backend, recipe: str, size: float, model: Scored, other: Scored, allowed: Tolerance
 ) -> Export:
-    """An export's scores beside the model's."""
+    """An export's scores beside the model's; its files have so many megabytes."""
     taus = model.taus(other)
     found = Export(
         backend,
         recipe,
-        path.stat().st_size / 1e6,
+        size,
         float(np.abs(model.scores - other.scores).max(initial=0)),
         float(taus.mean()) if len(taus) else 1.0,
         float(taus.min(initial=1)),

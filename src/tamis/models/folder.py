@@ -33,6 +33,8 @@ def open_model(folder: str | Path) -> ModelNote:
     read_config(path)
     if not exports_of(path):
         weight_files(path)
+    if note.documents:
+        open_model(path / note.documents)
     return note
 
 
@@ -93,6 +95,7 @@ def describe_model(note: ModelNote) -> list[tuple[str, str]]:
         ("longest text", f"{note.max_length} tokens"),
         ("outputs", str(note.outputs) if note.scorer == "cross-encoder" else None),
         ("pooling", note.pooling),
+        ("learnt to read", "queries; documents are encoded by its base" * bool(note.documents)),
         ("template", note.template),
         ("words", words),
         ("score", note.score),

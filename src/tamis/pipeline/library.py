@@ -94,21 +94,21 @@ class IndexLibrary:
     """The documents of an index, in the state it is in now."""
 
     def __init__(self, index: Index) -> None:
-        self._snapshot = index.snapshot
+        self.snapshot = index.snapshot
 
     def has(self, ids: Ids) -> NDArray[np.bool_]:
         """See `Library.has`."""
-        numbers = ids.positions_in(self._snapshot.ids)
-        segment_of = np.append(self._snapshot.places[0], np.int32(-1))
+        numbers = ids.positions_in(self.snapshot.ids)
+        segment_of = np.append(self.snapshot.places[0], np.int32(-1))
         return segment_of[numbers] >= 0
 
     def fetch(self, ids: list[str]) -> list[Document]:
         """See `Library.fetch`."""
-        segment_of = self._snapshot.places[0][self._snapshot.ids.numbers(ids)]
+        segment_of = self.snapshot.places[0][self.snapshot.ids.numbers(ids)]
         found: dict[str, Document] = {}
         for number in np.unique(segment_of).tolist():
             here = [ids[place] for place in np.flatnonzero(segment_of == number).tolist()]
-            store = StoreLibrary(self._snapshot.segments[number].store)
+            store = StoreLibrary(self.snapshot.segments[number].store)
             found.update((document.id, document) for document in store.fetch(here))
         return [found[name] for name in ids]
 

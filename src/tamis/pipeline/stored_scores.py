@@ -54,12 +54,12 @@ class StoredScores:
         asked, query = np.unique(query_of, return_inverse=True)
         texts = run.queries.texts or ()
         queries, query_cut = self.encoder.encode_counting([texts[n] for n in asked.tolist()])
-        segment_of, first, sizes = self._places(numbers)
+        segment_of, first, sizes = places(self.snapshot, numbers)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         vector = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], sizes)
         segment_of, query = np.repeat(segment_of, sizes), np.repeat(query, sizes)
         values, cut, passage = (np.empty(len(vector), kind) for kind in ("f4", "i4", "i4"))
-        for segment, vectors in self._segments:
+        for segment, vectors in _segments(self.snapshot):
             here = np.flatnonzero(segment_of == segment)
             wanted, asks = vector[here], query[here]
             documents = vectors.rows(wanted)[wanted]
@@ -69,22 +69,21 @@ class StoredScores:
         nothing = np.zeros(len(rows), np.int64)
         return PassageScores(rows, offsets, passage, values, cut, nothing, len(values))
 
-    def _places(self, numbers: Ints) -> tuple[Ints, Longs, Longs]:
-        """Of each document its segment, the first of its vectors there, and how many it has."""
-        segment_of, document_of = (place[numbers] for place in self.snapshot.places)
-        first, sizes = np.zeros((2, len(numbers)), np.int64)
-        for segment, vectors in self._segments:
-            here = np.flatnonzero(segment_of == segment)
-            start, end = np.searchsorted(
-                vectors.document, [document_of[here], document_of[here] + 1]
-            )
-            first[here], sizes[here] = start, end - start
-        return segment_of, first, sizes
 
-    @property
-    def _segments(self) -> list[tuple[int, Vectors]]:
-        found = enumerate(self.snapshot.dense)
-        return [(segment, vectors) for segment, vectors in found if vectors is not None]
+def places(snapshot: Snapshot, numbers: Ints) -> tuple[Ints, Longs, Longs]:
+    """Of each document its segment, the first of its vectors there, and how many it has."""
+    segment_of, document_of = (place[numbers] for place in snapshot.places)
+    first, sizes = np.zeros((2, len(numbers)), np.int64)
+    for segment, vectors in _segments(snapshot):
+        here = np.flatnonzero(segment_of == segment)
+        start, end = np.searchsorted(vectors.document, [document_of[here], document_of[here] + 1])
+        first[here], sizes[here] = start, end - start
+    return segment_of, first, sizes
+
+
+def _segments(snapshot: Snapshot) -> list[tuple[int, Vectors]]:
+    found = enumerate(snapshot.dense)
+    return [(segment, vectors) for segment, vectors in found if vectors is not None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,6 +76,9 @@ def pooled(body: Bert, sequences: Sequence[TokenIds], pooling: Pooling) -> Tenso
 class BiEncoder:
     """A BERT- or RoBERTa-like model whose token vectors are pooled into one: both a scorer and an
     encoder. Vectors have length one, so that a dot product is a cosine.
+
+    One that only learnt to read queries has another for `documents`: it encodes queries itself and
+    leaves texts to that, so that the vectors which an index has stay as they are.
     """
 
     model: TextModel
@@ -86,6 +89,7 @@ class BiEncoder:
     threads: int | None = None
     budget: int = BUDGET
     scale: Scale = "cosine"
+    documents: BiEncoder | None = None
 
     @classmethod
     def open(
@@ -115,7 +119,13 @@ class BiEncoder:
                 f"cannot cut texts at {length} tokens",
                 hint=f"this model takes {layout.extra + 1} to {model.longest} tokens",
             )
-        return cls(model, tokens, layout, length, pooling or pooling_of(path, note), threads)
+        documents = None
+        if note and note.documents:
+            documents = cls.open(path / note.documents, threads=threads, backend=backend)
+        return cls(
+            model, tokens, layout, length, pooling or pooling_of(path, note), threads,
+            documents=documents,
+        )  # fmt: skip
 
     @property
     def dimensions(self) -> int:
@@ -147,7 +157,7 @@ class BiEncoder:
         asked, query = np.unique(pairs.index[order, 0], return_inverse=True)
         queries, query_cut = self.encode_counting([pairs.queries[n] for n in asked.tolist()])
         for part, piece in chunks(Pairs(pairs.queries, pairs.texts, pairs.index[order])):
-            texts, text_cut = self.encode_counting(piece.texts)
+            texts, text_cut = (self.documents or self).encode_counting(piece.texts)
             text = piece.index[:, 1]
             values[order[part]] = np.einsum("nd,nd->n", queries[query[part]], texts[text])
             cut[order[part]] = query_cut[query[part]] + text_cut[text]

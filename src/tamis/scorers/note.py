@@ -38,6 +38,9 @@ class ModelNote:
     document_tokens: int | None = None
     """Where a cross-encoder cuts the text, before the pair is cut."""
     pooling: Pooling | None = None
+    documents: str | None = None
+    """Of a bi-encoder that only learnt to read queries: the folder in its own folder with the model
+    that documents are encoded by."""
     template: str | None = None
     words: tuple[str, str] | None = None
     word_ids: tuple[int, int] | None = None
@@ -53,6 +56,7 @@ _FORMS: Mapping[str, Callable[[Any], bool]] = {
     "document_tokens": lambda value: isinstance(value, int) and value > 0,
     "scale": lambda value: value in get_args(Scale),
     "pooling": lambda value: value in get_args(Pooling),
+    "documents": lambda value: isinstance(value, str) and Path(value).name == value,
     "base": lambda value: isinstance(value, dict) and set(value) == {"name", "sha256"},
 }
 """What values must look like."""
@@ -79,6 +83,12 @@ def read_note(folder: Path) -> ModelNote:
 def note_if_any(folder: Path) -> ModelNote | None:
     """The note of a model folder, or None for a plain Hugging Face folder."""
     return None if read_manifest(folder) is None else read_note(folder)
+
+
+def documents_of(folder: Path) -> Path:
+    """The folder by which a bi-encoder's documents are encoded: itself, or one that it brings."""
+    note = note_if_any(folder)
+    return folder / note.documents if note and note.documents else folder
 
 
 def write_note(folder: Path, note: ModelNote) -> None:

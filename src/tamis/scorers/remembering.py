@@ -14,38 +14,51 @@ from tamis.types.pipeline import Scale
 
 MOST = 200_000
 """How many vectors are kept at most: some 300 MB of them; then all are forgotten."""
+Rows = NDArray[np.float32]
+Cuts = NDArray[np.int32]
 
 
 @dataclass(eq=False)
 class Remembering:
-    """Scores as the bi-encoder does. Worth it where the same documents come again and again."""
+    """Scores as the bi-encoder does. Worth it where the same documents come again and again.
+
+    `documents` is who remembers the vectors of texts, where the model leaves these to another;
+    several models that share their documents can share it.
+    """
 
     model: BiEncoder
     most: int = MOST
     scale: Scale = "cosine"
-    _known: dict[str, tuple[NDArray[np.float32], int]] = field(default_factory=dict)
+    documents: Remembering | None = None
+    _known: dict[str, tuple[Rows, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.model.documents is not None and self.documents is None:
+            self.documents = Remembering(self.model.documents, self.most)
 
     def score(self, pairs: Pairs) -> Scores:
         """The cosine of every pair, and how many tokens of it were cut."""
         queries, query_cut = self.encode_counting(pairs.queries)
-        texts, text_cut = self.encode_counting(pairs.texts)
+        texts, text_cut = (self.documents or self).encode_counting(pairs.texts)
         query, text = pairs.index.T
         values = np.einsum("nd,nd->n", queries[query], texts[text])
         return Scores(values, query_cut[query] + text_cut[text])
 
-    def encode_counting(
-        self, texts: Sequence[str]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def encode_counting(self, texts: Sequence[str]) -> tuple[Rows, Cuts]:
         """The vectors of these texts, and how many tokens of each were cut."""
         wanted = dict.fromkeys(texts)
         new = [text for text in wanted if text not in self._known]
         if len(self._known) + len(new) > self.most:
             self._known.clear()
             new = list(wanted)
-        vectors, cut = self.model.encode_counting(new)
-        self._known.update(zip(new, zip(vectors, cut.tolist(), strict=True), strict=True))
+        if new:
+            self.remember(new, *self.model.encode_counting(new))
         rows = np.empty((len(texts), self.model.dimensions), np.float32)
         cuts = np.empty(len(texts), np.int32)
         for number, text in enumerate(texts):
             rows[number], cuts[number] = self._known[text]
         return rows, cuts
+
+    def remember(self, texts: Sequence[str], vectors: Rows, cut: Cuts) -> None:
+        """Keep vectors that the model made of texts before, and how many tokens were cut."""
+        self._known.update(zip(texts, zip(vectors, cut.tolist(), strict=True), strict=True))

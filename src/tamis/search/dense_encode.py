@@ -27,6 +27,7 @@ from tamis.search.vectors import (
     Vectors,
     carried,
     encode_counting,
+    for_documents,
     probe,
     quantised,
     same_encoder,
@@ -65,7 +66,7 @@ def make_job(
     recorded = there[0].facts["passages"]["passages"] if there else "whole"
     spec = parse_spec(passages or recorded)
     named = model or VectorModel(type(encoder).__name__)
-    job = Job(encoder, named, spec, tokens, probe(encoder))
+    job = Job(for_documents(encoder), named, spec, tokens, probe(encoder))
     for vectors in there:
         was = vectors.facts["passages"]
         if was != spec.record():

@@ -78,9 +78,14 @@ def encode_counting(
     return rows, np.asarray(cut, np.int32)
 
 
+def for_documents(encoder: Encoder | CountingEncoder) -> Any:
+    """What encodes documents: the encoder, or the one that it names where it only reads queries."""
+    return getattr(encoder, "documents", None) or encoder
+
+
 def probe(encoder: Encoder | CountingEncoder) -> Rows:
-    """What an encoder makes of the texts it is known by."""
-    rows = encode_counting(encoder, PROBES)[0]
+    """What an encoder makes, as documents, of the texts it is known by."""
+    rows = encode_counting(for_documents(encoder), PROBES)[0]
     if not np.isfinite(rows).all():
         raise InputError(
             "the encoder gives vectors that are not numbers",

@@ -18,18 +18,20 @@ import torch
 from torch import nn
 
 from tamis.errors import require
-from tamis.models.adopting import tell_others
+from tamis.models.adopting import adopt, tell_others
 from tamis.scorers import _bert, _t5
 from tamis.scorers._dropout import NONE, Dropout, generator_of
 from tamis.scorers.bi_encoder import BiEncoder, TorchTexts, pooled
 from tamis.scorers.cross_encoder import CrossEncoder, TorchPairs, head_of
-from tamis.scorers.note import write_note
+from tamis.scorers.note import note_if_any, write_note
+from tamis.scorers.remembering import Remembering
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import Encoded, share
 from tamis.scorers.weights import Loaded, Weights
 from tamis.training._starts import Ready
 from tamis.training.trainable import Tokenised
+from tamis.types import Scorer
 from tamis.types.pipeline import Scale
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt",
@@ -37,6 +39,8 @@ TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "voca
 """The files a tokenizer consists of."""
 
 
+DOCUMENTS = "documents"
+"""The folder in a model's folder that has the model of documents."""
 SHARPNESS = 20.0
 """What a cosine is multiplied by before a loss sees it, as sentence-transformers does: a softmax of
 cosines alone could hardly tell them apart."""
@@ -44,6 +48,8 @@ cosines alone could hardly tell them apart."""
 
 class Module(nn.Module):
     """What all kinds of model share."""
+
+    documents: Remembering | None = None
 
     def __init__(self, ready: Ready) -> None:
         super().__init__()
@@ -168,8 +174,11 @@ class TextModule(Module):
             found.append(Tokenised(np.concatenate(parts), segments, cut))
         return found
 
-    def scorer(self, *, threads: int | None = None) -> BiEncoder:
+    def scorer(self, *, threads: int | None = None) -> Scorer:
         """A scorer with the weights as they are now."""
+        return self._encoder(threads)
+
+    def _encoder(self, threads: int | None) -> BiEncoder:
         now, note = replace(self.loaded, weights=self._weights()), self.note
         model, tokens = TorchTexts(_bert.build(now)), self.loaded.tokens
         pooling = note.pooling or "mean"
@@ -196,6 +205,53 @@ class TextModule(Module):
     def _framed(self, ids: Any) -> Any:
         around = self.layout.before, ids, self.layout.after
         return np.concatenate([np.asarray(part, np.int32) for part in around])
+
+
+class QueryModule(TextModule):
+    """A bi-encoder that learns to read queries: texts keep the vectors that the base gives them,
+    each of which is made once.
+    """
+
+    def __init__(self, ready: Ready, source: Path, texts: Remembering) -> None:
+        super().__init__(replace(ready, note=replace(ready.note, documents=DOCUMENTS)))
+        self.source, self.documents, self._texts = source, texts, texts
+
+    def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
+        """The tokens of the n-th query, and the vector of the n-th text."""
+        room = self.note.max_length - self.layout.extra
+        names = list(dict.fromkeys(queries))
+        known = dict(zip(names, self.loaded.tokens.encode(names, room), strict=True))
+        found = []
+        for name, vector, cut in zip(queries, *self._texts.encode_counting(texts), strict=True):
+            ids, lost = self._framed(known[name].ids[:room]), max(0, known[name].length - room)
+            found.append(Tokenised(ids, np.zeros_like(ids), int(cut) + lost, vector))
+        return found
+
+    def scorer(self, *, threads: int | None = None) -> Scorer:
+        """A scorer with the weights as they are now, which shares the vectors of texts."""
+        own = replace(self._encoder(threads), documents=self._texts.model)
+        return Remembering(own, documents=self._texts)
+
+    def save(
+        self, folder: Path, *, scale: Scale | None = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write a model folder, and in it the model of documents."""
+        super().save(folder, scale=scale, facts=facts)
+        if note_if_any(self.source):
+            shutil.copytree(self.source, folder / DOCUMENTS)
+        else:
+            adopt(self.source, folder / DOCUMENTS, kind="bi-encoder")
+
+    def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
+        """Cosines; every query is run once, however many texts it is set against."""
+        distinct = {sequence.ids.tobytes(): sequence.ids for sequence in sequences}
+        place = {name: number for number, name in enumerate(distinct)}
+        body = _bert.build(self._now(), self._dropout(self.rates.hidden, generator))
+        vectors = pooled(body, list(distinct.values()), self.note.pooling or "mean")
+        rows = nn.functional.normalize(vectors, eps=1e-12)
+        which = torch.tensor([place[each.ids.tobytes()] for each in sequences], device=rows.device)
+        texts = torch.from_numpy(np.array([each.vector for each in sequences])).to(rows.device)
+        return SHARPNESS * (rows[which] * texts).sum(1, keepdim=True)
 
 
 class WordModule(Module):

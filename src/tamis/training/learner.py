@@ -21,7 +21,9 @@ from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
 from tamis.models.bases import find_base, sha256
 from tamis.pipeline.library import Library
+from tamis.pipeline.stored_texts import stored_texts
 from tamis.scorers.batching import one_thread_each, usable_threads
+from tamis.scorers.remembering import Remembering
 from tamis.training import checkpoints
 from tamis.training.checkpoints import Check, History
 from tamis.training.losses import LossFunction, loss_of
@@ -52,6 +54,8 @@ class Job:
     threads: int | None = None
     random_weights: bool = False
     """Whether only the shape of the base is taken, not what it has learnt."""
+    texts: Remembering | None = None
+    """Who knows vectors that the base gives to texts, where it only learns to read queries."""
 
 
 @dataclass(eq=False)
@@ -84,9 +88,16 @@ class Learner:
             words=recipe.words if recipe.scorer == "target-words" else None,
             vocabulary=recipe.loss == "target-words" and recipe.word_loss == "vocabulary",
             fresh_head=recipe.fresh_head,
+            fixed_documents=recipe.fixed_documents,
             random_weights=job.random_weights,
             seed=recipe.seed,
+            texts=job.texts,
+            threads=job.threads,
         )
+        if model.documents:
+            ids = job.examples.docs.take(np.unique(job.examples.doc))
+            for known in stored_texts(job.library, ids, model.documents):
+                model.documents.remember(*known)
         values, found = targets(job.examples, recipe.loss), counts(job.examples, recipe)
         accelerator.prepare_model(model, device_placement=True, evaluation_mode=True)
         return cls(

@@ -97,6 +97,8 @@ class Recipe:
     fresh_head: bool = False
     """Whether a head that the base has is thrown away; a base without one gets one anyway. With
     target words: whether two fresh rows take the place of the words' own."""
+    fixed_documents: bool = False
+    """Whether a bi-encoder only learns to read queries, and texts keep the base's vectors."""
     keep: Literal["best", "last"] = "best"
     validate_every: int | None = None
     """In steps; None is once an epoch, and five times in all at least."""
@@ -279,6 +281,11 @@ def _contradictions(recipe: Recipe) -> Iterable[tuple[bool, str, str]]:
         vectors != (recipe.scale == "cosine") and (not vectors or recipe.scale is not None),
         "a bi-encoder's score is a cosine, and no other's is",
         "leave scale out",
+    )
+    yield (
+        recipe.fixed_documents and not vectors,
+        f"a {recipe.scorer} reads query and document together: neither can be fixed",
+        "leave fixed_documents out",
     )
     yield (
         vectors and one_row,

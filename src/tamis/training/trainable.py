@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tamis.errors import InputError, require
 from tamis.models.bases import find_base
-from tamis.scorers.note import KINDS, Kind, ModelNote
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.note import KINDS, Kind, ModelNote, documents_of
+from tamis.scorers.remembering import Remembering
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weights import Tensor, load
 from tamis.training._starts import Start, start_pairs, start_texts, start_words
@@ -27,6 +32,8 @@ class Tokenised:
     ids: TokenIds
     segments: TokenIds
     cut: int
+    vector: NDArray[np.float32] | None = None
+    """Of the text, where it is given: then only the query is run."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -39,6 +46,8 @@ class Trainable(Protocol):
     head_names: frozenset[str]
     """The parameters that take the head's learning rate."""
     training: bool
+    documents: Remembering | None
+    """Who gives texts their vectors, where only the reading of queries is learnt."""
 
     def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
         """The n-th query with the n-th text, as the scorer would read them."""
@@ -89,15 +98,20 @@ def open_trainable(
     template: str | None = None,
     vocabulary: bool = False,
     fresh_head: bool = False,
+    fixed_documents: bool = False,
     random_weights: bool = False,
     seed: int = 0,
+    texts: Remembering | None = None,
+    threads: int | None = None,
 ) -> Trainable:
     """A model to train, started from a folder, an installed package or a hub id.
 
     What is not given is the base's own: outputs (one where it has no head), length, dropout, words,
     template. Where a head is missing or `fresh_head` is asked for, it is drawn with the seed: the
     dense layers of a cross-encoder, the two words' rows of a language model's output. With
-    `random_weights` everything is.
+    `random_weights` everything is. With `fixed_documents` a bi-encoder learns to read queries only:
+    texts keep the vectors that the base gives them, which `texts` knows or are made on so many
+    `threads`.
     """
     require("torch")
     if dropout is not None and not 0 <= dropout < 1:
@@ -109,14 +123,25 @@ def open_trainable(
         )
     loaded = load(find_base(base))
     start = Start(loaded, dropout, document_tokens, fresh_head, random_weights, seed)
-    from tamis.training._modules import PairModule, TextModule, WordModule
+    from tamis.training._modules import PairModule, QueryModule, TextModule, WordModule
 
     if scorer == "cross-encoder":
         return PairModule(start_pairs(start, outputs, max_length))
     if scorer == "bi-encoder":
         if fresh_head:
             raise InputError("a bi-encoder has no head", hint="leave fresh_head out")
-        return TextModule(start_texts(start, max_length))
+        ready = start_texts(start, max_length)
+        documents = documents_of(loaded.folder)
+        if fixed_documents:
+            given = texts or Remembering(BiEncoder.open(documents, threads=threads))
+            return QueryModule(ready, documents, given)
+        if documents != loaded.folder:
+            raise InputError(
+                f"{loaded.folder} only learnt to read queries and leaves documents to another "
+                "model: training both would break what it learnt",
+                hint="train it by the recipe query-encoder, or begin with its base",
+            )
+        return TextModule(ready)
     if scorer == "target-words":
         return WordModule(start_words(start, words, template, max_length), vocabulary)
     raise InputError(f"tamis does not train a {scorer}", hint=f"it trains {', '.join(KINDS)}")
