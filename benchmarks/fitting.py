@@ -3,15 +3,15 @@
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting none --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting few --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting all --work FOLDER
-    python -m benchmarks.fitting table --work FOLDER
+    python -m benchmarks.fitting table
 
 `none`: training queries without judgements, tested on the collection's own test queries. `few`: 8,
 32, 128 and 512 judged training queries, three samples each. `all`: every judgement. A cell is one
-fit; what is done is not done again, so a work folder that was interrupted goes on, and `--cells N`
+fit; one that was interrupted goes on where it was in the work folder, and `--cells N`
 stops after so many; `--max-time` is that of a fit. `table` prints what is there: the measure of
-BM25, of the start, of plain fine-tuning (the model trained on all its judgements, without the
-guard) and of what the guard chose, with paired t-tests over the test queries, Holm-corrected over
-the table.
+BM25, of the start, of plain training (the model trained on all its judgements, taken as it comes)
+and of what the guard chose, with paired t-tests over the test queries, Holm-corrected over the
+table. Every query's value lies in `measured/fitting`, a file a cell: a cell that is there is done.
 """
 
 import argparse
@@ -52,6 +52,9 @@ SAMPLES = 3
 MEASURE = "RR@10"
 MEASURED = Path(__file__).parent / "measured" / "fitting"
 """A file a cell, with the measure of every query: what the table is computed from."""
+KEYS = "BM25", "start", "trained", "chosen"
+PAIRS = ("chosen", "BM25"), ("chosen", "start"), ("trained", "start")
+"""What is compared, query by query."""
 MINUTES = {"none": 4, "few": 8, "all": 20}
 """How long a cell takes on two quiet cores, about."""
 
@@ -116,7 +119,7 @@ def run(
     )  # fmt: skip
     began = time.monotonic()
     started = sieve.with_name(f"{sieve.name}.fitting")
-    if not started.exists() and cell.part != "none":
+    if not started.exists():
         shutil.copytree(index_with_vectors(cell.collection, work, data, base), started / "index")
     fit(request, resume=started.exists(), said=lambda words: print("  ", words, flush=True))
     took = time.monotonic() - began
@@ -157,14 +160,14 @@ def index_with_vectors(collection: str, work: Path, data: Path, base: Path) -> P
 
 
 def _keep(sieve: Path, out: Path, qrels: Qrels, seconds: float) -> None:
-    """The values of BM25, the start, plain fine-tuning and what the guard chose.
+    """The values of BM25, the start, the trained model as it is, and what the guard chose.
 
     That is the choice before the test queries were looked at: `fit` takes it back where they speak
     clearly against it, and a table over the same queries would then show little else.
     """
     note = open_sieve(sieve).note
     chosen, handed = note["guard"]["choice"]["chosen"], note["chosen"]
-    wanted = {"BM25": "BM25", "start": "start", "plain": "tuned", "fit": chosen}
+    wanted = {"BM25": "BM25", "start": "start", "trained": "tuned", "chosen": chosen}
     values: dict[str, Any] = {}
     asked: list[str] = []
     for name, way in wanted.items():
@@ -199,46 +202,70 @@ def tuned_bm25(cell: Cell, work: Path, data: Path) -> None:
     out.write_text(json.dumps(told))
 
 
-def table() -> None:
-    """Every cell that is there."""
+def table() -> list[str]:
+    """Every cell that is there, and the means by the number of judged queries, in Markdown."""
     found = {cell.name: (cell, json.loads((MEASURED / f"{cell.name}.json").read_text()))
              for part in MINUTES for cell in cells(part)
              if (MEASURED / f"{cell.name}.json").exists()}  # fmt: skip
-    keys = "BM25", "start", "plain", "fit"
-    heads = *keys, "fit-BM25", "p", "fit-start", "p", "plain-start", "p"
-    print(f"{'':22}" + "".join(f"{head:>12}" for head in heads) + "  chosen")
-    pairs = (("fit", "BM25"), ("fit", "start"), ("plain", "start"))
     for _, told in found.values():  # against the better of the two
         told["values"]["BM25"] = told["values"].get("tuned BM25", told["values"]["BM25"])
-    tests = [_p(told["values"], *pair) for _, told in found.values() for pair in pairs]
+    tests = [_p(told["values"], *pair) for _, told in found.values() for pair in PAIRS]
     corrected = holm(np.array(tests)) if tests else np.zeros(0)
-    for number, (name, (_, told)) in enumerate(found.items()):
+    lines = ["| | judged | sample | queries | BM25 | start | trained | chosen | − BM25 | p "
+             "| − start | p | trained − start | p | what |", "|---" * 15 + "|"]  # fmt: skip
+    order = sorted(enumerate(found.values()), key=lambda each: _place(each[1][0]))
+    for number, (cell, told) in order:
         values = {key: np.array(each) for key, each in told["values"].items()}
-        line = f"{name:22}"
-        for key in keys:
-            line += f"{values[key].mean():12.4f}" if key in values else f"{'':12}"
-        for at, (one, other) in enumerate(pairs):
-            if one in values and other in values:
-                p = corrected[number * len(pairs) + at]
-                line += f"{(values[one] - values[other]).mean():+12.4f}{p:12.2g}"
-            else:
-                line += f"{'':24}"
+        said = "all" if cell.judged is None else str(cell.judged)
+        row = [cell.collection, said, str(cell.sample + 1), str(len(told["queries"]))]
+        row += [_decimal(values[key].mean()) if key in values else "" for key in KEYS]
+        for at, (one, other) in enumerate(PAIRS):
+            both = one in values and other in values
+            change = _decimal((values[one] - values[other]).mean(), "+") if both else ""
+            p = _level(corrected[number * len(PAIRS) + at]) if both else ""
+            row += [change, p]
         taken_back = told.get("handed over", told["chosen"]) != told["chosen"]
-        print(f"{line}  {told['chosen']}{', taken back on the test' if taken_back else ''}")
-    _by_size([each for each in found.values() if each[0].part == "few"], pairs)
+        row.append(f"{told['chosen']}{', taken back on the test' if taken_back else ''}")
+        lines.append("| " + " | ".join(row) + " |")
+    return [*lines, "", *_by_size([each for each in found.values() if each[0].part == "few"])]
 
 
-def _by_size(found: Sequence[tuple[Cell, Any]], pairs: Sequence[tuple[str, str]]) -> None:
-    """The mean of each difference, by how many queries were judged."""
-    heads = "".join(f"{one + '-' + other:>14}" for one, other in pairs)
-    print(f"\n{'mean by judged':16}{heads}{'cells':>8}" if found else "")
+def _place(cell: Cell) -> tuple[int, int, int]:
+    return NAMES.index(cell.collection), 10**9 if cell.judged is None else cell.judged, cell.sample
+
+
+def _decimal(value: float, sign: str = "") -> str:
+    return f"{value:{sign}.4f}".replace("0.", ".", 1).replace("-", "−")
+
+
+def _level(p: float) -> str:
+    if p < 0.001:
+        return f"{p:.0e}".replace("e-0", "e-")
+    return f"{p:.3f}".replace("0.", ".", 1) if p < 0.01 else f"{p:.2f}".replace("0.", ".", 1)
+
+
+def _by_size(found: Sequence[tuple[Cell, Any]]) -> list[str]:
+    """The mean of each difference on each collection, by how many queries were judged."""
+    lines = ["| judged | " + " | ".join(f"{name}: − BM25" for name in NAMES)
+             + " | mean − BM25 | mean − start | trained − start |", "|---:" * 8 + "|"]  # fmt: skip
     for size in sorted({cell.judged or 0 for cell, _ in found}):
-        some = [told["values"] for cell, told in found if cell.judged == size]
-        line = f"{size:<16}"
-        for one, other in pairs:
-            each = [np.mean(told[one]) - np.mean(told[other]) for told in some if one in told]
-            line += f"{np.mean(each):+14.4f}" if each else f"{'':14}"
-        print(f"{line}{len(some):8}")
+        row, means = [str(size)], []
+        for name in NAMES:
+            some = [told["values"] for cell, told in found
+                    if (cell.judged, cell.collection) == (size, name)]  # fmt: skip
+            means.append([_change(some, *pair) for pair in PAIRS])
+            row.append(f"{_decimal(means[-1][0], '+')} ({len(some)})" if some else "")
+        for at in range(len(PAIRS)):
+            known = [each[at] for each in means if not np.isnan(each[at])]
+            row.append(_decimal(float(np.mean(known)), "+") if known else "")
+        lines.append("| " + " | ".join(row) + " |")
+    return lines
+
+
+def _change(some: Sequence[Any], one: str, other: str) -> float:
+    """The mean over cells of the difference of two ways."""
+    each = [np.mean(told[one]) - np.mean(told[other]) for told in some if one in told]
+    return float(np.mean(each)) if each else float("nan")
 
 
 def _p(values: dict[str, list[float]], one: str, other: str) -> float:
@@ -267,7 +294,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     given = parser.parse_args(arguments)
     data, models = os.environ.get("TAMIS_DATA"), os.environ.get("TAMIS_MODELS")
     if given.part == "table":
-        table()
+        print("\n".join(table()))
         return
     if given.work is None:
         parser.error("say where to work: --work FOLDER")
@@ -287,7 +314,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     for cell in cells("none"):
         if (MEASURED / f"{cell.name}.json").exists():
             tuned_bm25(cell, given.work, Path(data))
-    table()
+    print("\n".join(table()))
 
 
 if __name__ == "__main__":

@@ -196,30 +196,30 @@ def make_plan(sizes: Sizes, pace: float, seconds: float, spent: float = 0.0) -> 
 
 def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Planner) -> Plan:
     planner.must(Step("first", "index, tune and search by words", 2 + sizes.documents / 5_000))
+    vectors = _vectors(sizes, pace)
+    known = vectors is not None and planner.may(vectors)
     a_query = sizes.texts_a_query(compared) * pace
+    # of the base only queries are left to be run where documents have vectors
+    first = sizes.asking if known or sizes.encoded else a_query
     share = SCORED if folds else 1.0
-    affordable = max(0, int(share * planner.left / max(a_query, 1e-9)))
+    affordable = max(0, int(share * planner.left / max(first, 1e-9)))
     wanted = max(1, compared), sizes.test
     testing = min(sizes.test, affordable * wanted[1] // sum(wanted))
     choosing = min(compared, max(LEAST_QUERIES, affordable - testing))
-    what, vectors = "score the candidates with the base", False
+    what = "score the candidates with the base"
     if sizes.kind and sizes.test and testing < min(sizes.test, LEAST_QUERIES):
-        least = (choosing + min(sizes.test, LEAST_QUERIES)) * a_query
+        least = (choosing + min(sizes.test, LEAST_QUERIES)) * first
         planner.steps.append(Step("start", what, least, planned=False))
-    if not sizes.kind or not planner.steps[-1].planned:
+    if not sizes.kind or planner.steps[-1].name == "start":
         return Plan(tuple(planner.steps), folds, sizes.learn, sizes.test, pace)
     asked = (choosing + testing) * a_query
-    whole = 0.0 if sizes.encoded else sizes.documents * sizes.passages * pace
-    if sizes.kind == "bi-encoder" and sizes.learn >= LEAST_QUERIES:
-        vectors = planner.may(Step("vectors", "encode all documents, to find more", whole))
-    known = (choosing + testing) * pace if vectors else asked  # only queries are left to be run
-    planner.must(Step("start", what, known, size=testing))
+    planner.must(Step("start", what, (choosing + testing) * first, size=testing))
     for name, what, rounds in _trainings(sizes, folds):
         reads = sizes.reads and name in (TUNED, DISTILLED)
         each = sizes.asking if reads else a_query
         scored = (choosing + testing) * each
         scored += choosing * each if name == TUNED else 0.0  # half tuned is not tested
-        if reads and not vectors:  # of those that are compared on the documents are known
+        if reads and not known:  # of those that are compared on the documents are known
             scored += max(0, sizes.learn - choosing) * a_query
         a_text = (READING * sizes.asking if reads else TRAINING * pace) * rounds
         a_text += sizes.teacher if name == DISTILLED else 0.0
@@ -237,6 +237,14 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
         if name == CROSS:
             planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
     return Plan(tuple(planner.steps), folds, choosing, testing, pace)
+
+
+def _vectors(sizes: Sizes, pace: float) -> Step | None:
+    """Encoding all documents, where something can be done with their vectors and be compared."""
+    if sizes.kind != "bi-encoder" or sizes.learn < LEAST_QUERIES:
+        return None
+    whole = 0.0 if sizes.encoded else sizes.documents * sizes.passages * pace
+    return Step("vectors", "encode all documents, to find more", whole)
 
 
 def folds_drawn(folds: int, judged: int) -> int:
