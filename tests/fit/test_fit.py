@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -142,6 +143,33 @@ def check_tested(folder: Path, sieve: Sieve) -> None:
     run = sieve.source.search(asked, 10)
     value = evaluate(qrels, {"sieve": run}, ["RR@10"]).mean("sieve", "RR@10")
     assert value == pytest.approx(sieve.note["test"][sieve.note["chosen"]]["RR@10"], abs=1e-3)
+
+
+@pytest.mark.parametrize("chosen", ["start .75 + hybrid", "tuned", "hybrid"])
+def test_a_base_that_only_reads_queries_searches_as_it_was_tested(
+    tmp_path: Path, base: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first stage reads queries with the base, not with what encodes its documents."""
+    own = tmp_path / "own"
+    shutil.copytree(base, own)
+    shutil.copytree(base, own / "documents")
+    files = pytest.importorskip("safetensors.torch")
+    weights = files.load_file(own / "model.safetensors")
+    name = next(name for name in weights if name.endswith("layer.0.output.dense.weight"))
+    weights[name] = -weights[name]
+    files.save_file(weights, own / "model.safetensors", metadata={"format": "pt"})
+    note = json.loads((own / "tamis.json").read_text())
+    (own / "tamis.json").write_text(json.dumps({**note, "documents": "documents"}))
+    folder = collection(tmp_path / "docs")
+    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
+    compared = finding._compared
+    monkeypatch.setattr(
+        "tamis.fit.finding._compared", lambda *given: {**compared(*given), "used": True}
+    )
+    hand_over(monkeypatch, chosen)
+    _, sieve = fit(request(folder, tmp_path / "s", own))
+    assert sieve is not None and (sieve.path / "encoder" / "documents").is_dir()
+    check_tested(folder, open_sieve(tmp_path / "s", threads=1))
 
 
 @pytest.mark.parametrize(
@@ -334,11 +362,20 @@ def test_only_queries_are_run_where_documents_keep_their_vectors() -> None:
     assert plan.cost("tuned") == pytest.approx(7 * 0.001 * 4 * wanted + 0.001 * asked)
     other = make_plan(replace(sizes, kind="cross-encoder"), 0.02, 1_800)
     assert other.folds == 1 and other.cost("tuned") > 5 * plan.cost("tuned")
-    far = make_plan(replace(sizes, documents=2_000_000), 0.02, 1_800)  # too many to encode
-    assert not far.has("vectors") and far.has("tuned")
-    # documents of the queries that are compared on are known, the others have to be encoded
-    more = plan.cost("tuned") + (512 - far.choosing) * sizes.texts_a_query(171) * 0.02
-    assert far.cost("tuned") < more
+    assert other.size("tuned") >= 320
+
+
+def test_where_not_all_documents_can_be_encoded_some_judgements_are_learnt_from() -> None:
+    sizes = Sizes(200_000, 5_000, 300, 0, 50, 1.0, "bi-encoder", asking=0.002)
+    plan = make_plan(sizes, 0.01, 1_800)
+    assert not plan.has("vectors") and plan.has("tuned") and plan.folds == 1
+    learnt = plan.size("tuned")
+    assert 320 < learnt < 5_000
+    new = 0.01 * 32 * (5_000 - plan.choosing) / 5_000  # of the others documents are known
+    compared = 2 * plan.choosing + plan.testing
+    wanted = learnt * (7 * 0.002 * 2 + new) + 0.002 * compared
+    assert plan.cost("tuned") == pytest.approx(wanted)
+    assert plan.seconds <= 1_800
 
 
 def rounds(judged: int, plan: Plan) -> list[Round]:

@@ -137,6 +137,18 @@ def test_a_base_that_was_not_adopted(
     assert weights(job.out / "documents") == weights(plain)
 
 
+def test_adopting_it_keeps_both_sides(job: Job, tmp_path: Path) -> None:
+    train(job)
+    adopt(job.out, tmp_path / "adopted")
+    found = open_scorer(tmp_path / "adopted").score(EACH).values
+    assert found.tolist() == open_scorer(job.out).score(EACH).values.tolist()
+
+
+def test_random_weights_do_not_read_for_others(job: Job) -> None:
+    with pytest.raises(InputError, match="random weights cannot learn to read queries"):
+        train(replace(job, random_weights=True))
+
+
 class Recorded:
     """What bi-encoders run, by their weights."""
 
@@ -237,10 +249,14 @@ def test_both_parts_are_exported(job: Job, tmp_path: Path) -> None:
 def test_a_missing_or_strange_part_is_told(job: Job, tmp_path: Path) -> None:
     train(job)
     note = json.loads((job.out / "tamis.json").read_text())
+    for name in ("..", "", 3):
+        (job.out / "tamis.json").write_text(json.dumps({**note, "documents": name}))
+        with pytest.raises(DamagedError, match="for documents"):
+            open_scorer(job.out)
     (job.out / "tamis.json").write_text(json.dumps({**note, "documents": "../base"}))
     with pytest.raises(DamagedError, match=r"'\.\./base' for documents"):
         open_scorer(job.out)
     (job.out / "tamis.json").write_text(json.dumps(note))
     (job.out / "documents").rename(tmp_path / "gone")
-    with pytest.raises(InputError, match="documents"):
+    with pytest.raises(InputError, match="lacks documents/"):
         open_scorer(job.out)

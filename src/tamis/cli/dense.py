@@ -93,7 +93,8 @@ def encode(
     if tokens:
         documents = counted(sum(each["documents_cut"] for each in facts), "document")
         say(
-            f"warning: {counted(tokens, 'token')} of {documents} cut at {encoder.max_length}; "
+            f"warning: {counted(tokens, 'token')} of {documents} cut at "
+            f"{(encoder.documents or encoder).max_length}; "
             "--passages reads all of a document"
         )
     left_out = sum(each["left_out"] for each in facts)

@@ -31,8 +31,7 @@ def hand_over(fitting: Fitting, outcome: Outcome, *, force: bool) -> None:
         if outcome.chosen.model is not None:
             shutil.copytree(outcome.chosen.model, part / MODEL)
         start, model = fitting.start, outcome.chosen.model
-        brought = model is not None and (model == start or documents_of(model) != model)
-        if outcome.pipeline.first == HYBRID and start and not brought:
+        if outcome.pipeline.first == HYBRID and start and not _brings(model, start):
             shutil.copytree(start, part / ENCODER)
         (part / "runs").mkdir()
         for name, run in outcome.chosen.test_runs.items():
@@ -40,6 +39,13 @@ def hand_over(fitting: Fitting, outcome: Outcome, *, force: bool) -> None:
         _write_queries(fitting, part / QUERIES)
         write_page(part / REPORT, outcome, fitting.index.document)
         write_manifest(part, KIND, LAYOUT, **outcome.record())
+
+
+def _brings(model: Path | None, start: Path) -> bool:
+    """Whether the start is in a model's folder: it is the model, or what encodes its documents."""
+    if model is None or documents_of(start) != start:
+        return False
+    return model == start or documents_of(model) != model
 
 
 def _linked(source: str, target: str) -> None:

@@ -404,11 +404,10 @@ class Making:
         run = self.found.learn.select(turn.learn)
         if fitting.passages == "whole":
             return judged_examples(qrels, fitting.parts.asked(qrels), run, fitting.request.seed)
-        teacher = open_scorer(self.start, threads=fitting.request.threads)
         return qa_docrank(
-            run, qrels, fitting.index, teacher, test=fitting.parts.test.queries,
-            threshold=np.inf, keep_best=True, passages=fitting.passages, missing="skip",
-            seed=fitting.request.seed,
+            run, qrels, fitting.index, self._opened(self.start), test=fitting.parts.test.queries,
+            threshold=np.inf, keep_best=True, least_negatives=NEGATIVES,
+            passages=fitting.passages, missing="skip", seed=fitting.request.seed,
         )  # fmt: skip
 
     def _trained(

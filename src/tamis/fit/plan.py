@@ -42,9 +42,13 @@ HELD_OUT = 1 / 3
 """The share of the judged queries that is held out, where one part is."""
 MOST_PAIRS = 8_000
 """How many texts a cross-encoder learns from: 250 steps of 16 pairs."""
-LEAST_LEARNT = {TUNED: 80, DISTILLED: 1_000, CROSS: MOST_PAIRS, INFUSED: 3_000}
+LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: MOST_PAIRS, INFUSED: 3_000}
 """How many texts a training sees at least: fewer are not worth the evaluation of the model, least
 of all where it has to learn what a pair is (docs/explanation/training.md)."""
+LEAST_READ = 80
+"""The same where only queries are run."""
+LISTED = RECIPES["query-encoder"].list_size or 0
+"""How many documents a query is set against then: their vectors may have to be made."""
 SCORED = 0.6
 """The share of the time in which candidates may be scored with the base, where some are trained."""
 SHARE = {TUNED: 0.8, DISTILLED: 0.6, CROSS: 0.8, INFUSED: 0.8}
@@ -219,19 +223,23 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
         each = sizes.asking if reads else a_query
         scored = (choosing + testing) * each
         scored += choosing * each if name == TUNED else 0.0  # half tuned is not tested
-        if reads and not known:  # of those that are compared on the documents are known
-            scored += max(0, sizes.learn - choosing) * a_query
         a_text = (READING * sizes.asking if reads else TRAINING * pace) * rounds
+        if reads and not known and name == TUNED:  # what is compared on has been encoded before
+            new = max(0, sizes.learn - choosing) / max(1, sizes.learn)
+            a_text += new * min(LISTED, sizes.depth) * sizes.passages * pace
+        elif reads and not known:
+            a_text += pace
         a_text += sizes.teacher if name == DISTILLED else 0.0
         texts = (SHARE[name] * planner.left - scored) / max(a_text, 1e-9)
-        size = max(LEAST_LEARNT[name], min(int(texts), _wanted(sizes, name)))
+        least = LEAST_READ if name == TUNED and sizes.reads else LEAST_LEARNT[name]
+        size = max(least, min(int(texts), _wanted(sizes, name)))
         cost = a_text * size + scored
         if not planner.may(Step(name, what, cost, size=size)):
             continue
         if name == TUNED:
             more = 2 * choosing * each
             planner.may(Step(LINE, "more points between the base and the trained", more))
-            a_text /= rounds
+            a_text /= rounds  # what is encoded for one training is known to the next
             if curve := _curve(sizes, size, folds, choosing * each, a_text, planner.left):
                 planner.may(curve)
         if name == CROSS:
@@ -286,9 +294,10 @@ def _trainings(sizes: Sizes, folds: int) -> list[tuple[str, str, int]]:
     """
     if not folds:
         return []
-    found = [(TUNED, "the base, trained on judgements", folds + 1)]
+    learns = "the base, reading queries," if sizes.reads else "the base,"
+    found = [(TUNED, f"{learns} trained on judgements", folds + 1)]
     if sizes.teacher:
-        found.append((DISTILLED, "the base, trained on a teacher's scores", 1))
+        found.append((DISTILLED, f"{learns} trained on a teacher's scores", 1))
     if sizes.log >= PSEUDO:
         found.append((CROSS, "labels of the first stage, then judgements", 2 + folds))
     if sizes.vectors:

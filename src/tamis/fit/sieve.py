@@ -95,9 +95,9 @@ class Sieve:
         """The first stage."""
         encoder = None
         if self.pipeline.first == "hybrid":
-            folder = self.path / ENCODER  # there where another model re-ranks, or none
-            own = open_scorer(folder, threads=self.threads) if folder.is_dir() else self.scorer
-            encoder = cast(Encoder, for_documents(cast(Encoder, own)))
+            folder = self.path / ENCODER  # there where the model does not bring it
+            given = open_scorer(folder, threads=self.threads) if folder.is_dir() else None
+            encoder = cast(Encoder, given or for_documents(cast(Encoder, self.scorer)))
         return first_stage(self.index, self.pipeline.first, encoder, self.threads)
 
     @cached_property

@@ -83,6 +83,7 @@ def qa_docrank(
     threshold: float | Calibration | None = None,
     keep_best: bool = False,
     negatives_from: NegativesFrom = "both",
+    least_negatives: int = 0,
     grade: int = 1,
     depth: int = 100,
     passages: str | PassageSpec = QA_DOCRANK,
@@ -98,6 +99,7 @@ def qa_docrank(
     `keep_best` its best one. Negatives are drawn for each query from its first `depth` documents:
     passages of those that are not relevant, passages the teacher refused, or both. Only passages
     of relevant documents are ever scored. None of the queries may be among the `test` queries.
+    As many negatives as positives, but `least_negatives` where there are so many.
     """
     above, how = threshold_of(teacher, threshold)
     asked = _asked(run, qrels, test)
@@ -115,10 +117,10 @@ def qa_docrank(
         kept, refused = texts.select(positive), texts.select(~positive)
         pool = _pool(found, judged, kept, refused, negatives_from)
         clash = _also_positive(found, pool, kept)
-        drawn = _drawn(found, pool.select(~clash), kept, seed)
+        drawn = _drawn(found, pool.select(~clash), kept, least_negatives, seed)
         counts = {
             **judged.counts(), CLASHES: int(clash.sum()), **_refusals(kept, refused),
-            "negatives lacking": len(kept) - len(drawn),
+            "negatives lacking": max(0, len(kept) - len(drawn)),
         }  # fmt: skip
         facts = {
             "made by": "transfer", "method": "qa-docrank", "teacher": model or _name(teacher),
@@ -204,8 +206,9 @@ def _pool(
     return others if wanted == "nonrelevant" else join_texts(refused, others)[0]
 
 
-def _drawn(found: Candidates, pool: Texts, positives: Texts, seed: int) -> Texts:
-    """As many texts of the pool as each query has positives, or all if there are fewer.
+def _drawn(found: Candidates, pool: Texts, positives: Texts, least: int, seed: int) -> Texts:
+    """As many texts of the pool as each query has positives, at least so many, or all if there are
+    fewer.
 
     Drawn by the query's id and the seed, so that other queries do not matter.
     """
@@ -214,7 +217,7 @@ def _drawn(found: Candidates, pool: Texts, positives: Texts, seed: int) -> Texts
     kept: list[Rows] = []
     for query in np.flatnonzero(wanted).tolist():
         start, end = int(bounds[query]), int(bounds[query + 1])
-        count = min(int(wanted[query]), end - start)
+        count = min(max(least, int(wanted[query])), end - start)
         random = generator(seed, found.run.queries.ids[query])
         kept.append(start + np.sort(random.choice(end - start, count, replace=False)))
     return pool.select(np.concatenate([np.empty(0, np.int64), *kept]))

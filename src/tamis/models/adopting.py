@@ -16,7 +16,7 @@ from tamis.models.trying import tried
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.modules import pooling_folder
-from tamis.scorers.note import KINDS, Kind, ModelNote, Pooling, write_note
+from tamis.scorers.note import KINDS, Kind, ModelNote, Pooling, note_if_any, write_note
 from tamis.scorers.target_words import Family, Score, TargetWords
 from tamis.scorers.tokens import json_of
 from tamis.scorers.weights import read_config
@@ -58,7 +58,8 @@ def adopt(
     else:
         note = _target_words(source, words, template, score, family, max_length)
     with new_folder(target, force=force) as part:
-        shutil.copytree(source, part, ignore=shutil.ignore_patterns(".*", NAME), dirs_exist_ok=True)
+        shutil.copytree(source, part, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
+        (part / NAME).unlink(missing_ok=True)
         tell_others(part, note)
         write_note(part, note)
     return note
@@ -99,8 +100,14 @@ def _cross_encoder(
 
 def _bi_encoder(folder: Path, max_length: int | None, pooling: Pooling | None) -> ModelNote:
     scorer = tried(lambda: BiEncoder.open(folder, max_length=max_length, pooling=pooling), folder)
+    note = note_if_any(folder)
     return ModelNote(
-        "bi-encoder", scorer.max_length, "cosine", pooling=scorer.pooling, base=identify(folder)
+        "bi-encoder",
+        scorer.max_length,
+        "cosine",
+        pooling=scorer.pooling,
+        documents=note.documents if note else None,
+        base=identify(folder),
     )
 
 

@@ -33,6 +33,11 @@ def open_model(folder: str | Path) -> ModelNote:
     read_config(path)
     if not exports_of(path):
         weight_files(path)
+    if note.documents and not (path / note.documents).is_dir():
+        raise InputError(
+            f"{path} lacks {note.documents}/, by which its documents are encoded",
+            hint="copy the model's folder with all that is in it",
+        )
     if note.documents:
         open_model(path / note.documents)
     return note
@@ -95,7 +100,7 @@ def describe_model(note: ModelNote) -> list[tuple[str, str]]:
         ("longest text", f"{note.max_length} tokens"),
         ("outputs", str(note.outputs) if note.scorer == "cross-encoder" else None),
         ("pooling", note.pooling),
-        ("learnt to read", "queries; documents are encoded by its base" * bool(note.documents)),
+        ("learnt to read", f"queries; {note.documents}/ encodes documents" * bool(note.documents)),
         ("template", note.template),
         ("words", words),
         ("score", note.score),

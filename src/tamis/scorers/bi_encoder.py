@@ -122,6 +122,12 @@ class BiEncoder:
         documents = None
         if note and note.documents:
             documents = cls.open(path / note.documents, threads=threads, backend=backend)
+            if documents.dimensions != model.dimensions:
+                raise InputError(
+                    f"{path} gives queries {model.dimensions} dimensions and documents "
+                    f"{documents.dimensions}",
+                    hint="its parts are of different models: copy or train it again",
+                )
         return cls(
             model, tokens, layout, length, pooling or pooling_of(path, note), threads,
             documents=documents,

@@ -56,7 +56,9 @@ _FORMS: Mapping[str, Callable[[Any], bool]] = {
     "document_tokens": lambda value: isinstance(value, int) and value > 0,
     "scale": lambda value: value in get_args(Scale),
     "pooling": lambda value: value in get_args(Pooling),
-    "documents": lambda value: isinstance(value, str) and Path(value).name == value,
+    "documents": lambda value: (
+        isinstance(value, str) and value not in ("", "..", ".") and Path(value).name == value
+    ),
     "base": lambda value: isinstance(value, dict) and set(value) == {"name", "sha256"},
 }
 """What values must look like."""

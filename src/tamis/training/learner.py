@@ -23,6 +23,7 @@ from tamis.models.bases import find_base, sha256
 from tamis.pipeline.library import Library
 from tamis.pipeline.stored_texts import stored_texts
 from tamis.scorers.batching import one_thread_each, usable_threads
+from tamis.scorers.note import documents_of
 from tamis.scorers.remembering import Remembering
 from tamis.training import checkpoints
 from tamis.training.checkpoints import Check, History
@@ -92,7 +93,7 @@ class Learner:
             random_weights=job.random_weights,
             seed=recipe.seed,
             texts=job.texts,
-            threads=job.threads,
+            threads=job.threads or max(1, usable_threads(None) // int(accelerator.num_processes)),
         )
         if model.documents:
             ids = job.examples.docs.take(np.unique(job.examples.doc))
@@ -135,6 +136,7 @@ class Learner:
             "texts": texts_digest(job.examples, job.library),
             "validation": validation,
             "base": sha256(find_base(job.base)),
+            "documents": sha256(documents_of(find_base(job.base))),
             "random weights": job.random_weights,
             "threads": self.threads,
             "processes": int(self.accelerator.num_processes),

@@ -132,6 +132,11 @@ def open_trainable(
             raise InputError("a bi-encoder has no head", hint="leave fresh_head out")
         ready = start_texts(start, max_length)
         documents = documents_of(loaded.folder)
+        if fixed_documents and random_weights:
+            raise InputError(
+                "random weights cannot learn to read queries for documents that others encode",
+                hint="leave fixed_documents out, or the random weights",
+            )
         if fixed_documents:
             given = texts or Remembering(BiEncoder.open(documents, threads=threads))
             return QueryModule(ready, documents, given)
