@@ -105,12 +105,14 @@ def run(
     given = work / f"{cell.name}.qrels"
     given.mkdir(exist_ok=True)
     files = {"test": given / "test.txt"}
-    write_qrels(qrels["test"], files["test"], force=True)
+    judged = {"test": qrels["test"]}
     if cell.judged is None or cell.judged > 0:
         files["train"] = given / "train.txt"
         train = qrels["train"]
-        train = train if cell.judged is None else sampled(train, cell.judged, cell.sample)
-        write_qrels(train, files["train"], force=True)
+        judged["train"] = train if cell.judged is None else sampled(train, cell.judged, cell.sample)
+    for name, path in files.items():
+        if not path.exists():  # a fit that goes on wants the very same files
+            write_qrels(judged[name], path)
     sieve = work / f"{cell.name}.sieve"
     request = Request(
         str(data / cell.collection), sieve, str(base), measure=MEASURE,

@@ -33,6 +33,7 @@ RATES = {
     "infuse-gold-small": (1e-4, 1e-3, 0.0),
     "docrank-small": (1e-4, 1e-3, 0.0),
     "bi-encoder": (2e-5, 2e-5, 0.0),
+    "query-encoder": (2e-5, 2e-5, 0.0),
 }
 """Of the body, of the head, and the decay."""
 CONSTANT = [1.0, 1.0, 1.0, 1.0, 1.0]
@@ -57,6 +58,7 @@ FACTORS = {
     "infuse-gold-small": TENTH,
     "docrank-small": TENTH,
     "bi-encoder": TENTH,
+    "query-encoder": TENTH,
 }
 """At the steps 0, 2, 5, 7 and 9 of ten."""
 

@@ -76,6 +76,7 @@ def encode(
     """Encode what has no vectors yet, and say what was cut."""
     from tamis.collection.notes import counted
     from tamis.pipeline.passage_scores import token_spans
+    from tamis.search.vectors import for_documents
 
     try:
         opened.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
@@ -94,7 +95,7 @@ def encode(
         documents = counted(sum(each["documents_cut"] for each in facts), "document")
         say(
             f"warning: {counted(tokens, 'token')} of {documents} cut at "
-            f"{(encoder.documents or encoder).max_length}; "
+            f"{for_documents(encoder).max_length}; "
             "--passages reads all of a document"
         )
     left_out = sum(each["left_out"] for each in facts)

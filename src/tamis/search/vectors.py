@@ -80,7 +80,8 @@ def encode_counting(
 
 def for_documents(encoder: Encoder | CountingEncoder) -> Any:
     """What encodes documents: the encoder, or the one that it names where it only reads queries."""
-    return getattr(encoder, "documents", None) or encoder
+    other = getattr(encoder, "documents", None)
+    return other if isinstance(other, CountingEncoder) else encoder
 
 
 def probe(encoder: Encoder | CountingEncoder) -> Rows:
