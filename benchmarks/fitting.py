@@ -143,7 +143,7 @@ def plain(
     with TemporaryDirectory() as folder:
         model = trained("plain", examples, base, recipe, index, Work(Path(folder)), threads)
         scorer = Remembering(BiEncoder.open(model, threads=threads))
-        first = read_run(sieve / "runs" / "BM25.parquet").with_queries(source.queries)
+        first = read_run(sieve / "runs" / "hybrid.parquet").with_queries(source.queries)
         done = rerank(scorer, index, depth=50, missing="skip")(first)
     write_run(done, sieve / "runs" / "tuned.parquet")
 

@@ -246,7 +246,8 @@ def test_a_closed_pipe_is_no_error(files: Path) -> None:
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0
-    assert done.stderr == ""
+    told = [line for line in done.stderr.splitlines() if "reading documents" not in line]
+    assert told == []  # a slow machine shows progress
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

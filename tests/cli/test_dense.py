@@ -88,7 +88,7 @@ def test_encode_and_search(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert found["q2"].extra["query_cut"].tolist() == [1, 1, 1]
     told = said(capsys, *search, "hybrid", "--k1", "1.2", "--model", "topics")
     assert "1 token of 1 query cut" in told
-    assert "with rrf k=60 of bm25 k1=1.2 b=0.4 and dense topics" in told
+    assert "with 0.4 of bm25 k1=1.2 b=0.4 and 0.6 of dense topics" in told
     hits = json.loads(
         said(capsys, "search", "index", "fishing", "--ranking", "hybrid", "--json", "--top", "1")
     )

@@ -21,6 +21,7 @@ from tamis.fit import finding, learning, making
 from tamis.fit.calibrate import Calibration
 from tamis.fit.guard import Option, choose, settled
 from tamis.fit.job import Request, fit
+from tamis.fit.judging import sources_of
 from tamis.fit.look import parted
 from tamis.fit.making import Making, Round
 from tamis.fit.options import POINTS, features, floors, ranked, ways
@@ -28,6 +29,7 @@ from tamis.fit.plan import Plan, Sizes, make_plan
 from tamis.fit.sieve import Sieve, open_sieve
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
+from tamis.search.dense import vector_model
 from tamis.search.tune import tune
 from tamis.types import Ids, Pairs, Qrels, Queries, Query, Run, Scores
 from tamis.types.pipeline import Scale
@@ -145,7 +147,7 @@ def check_tested(folder: Path, sieve: Sieve) -> None:
     assert value == pytest.approx(sieve.note["test"][sieve.note["chosen"]]["RR@10"], abs=1e-3)
 
 
-@pytest.mark.parametrize("chosen", ["start .75 + hybrid", "tuned", "hybrid"])
+@pytest.mark.parametrize("chosen", ["start .75 + BM25", "tuned", "hybrid"])
 def test_a_base_that_only_reads_queries_searches_as_it_was_tested(
     tmp_path: Path, base: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +176,7 @@ def test_a_base_that_only_reads_queries_searches_as_it_was_tested(
 
 @pytest.mark.parametrize(
     ("chosen", "used"),
-    [("start .75 + hybrid", True), ("tuned", True), ("hybrid", True), ("hybrid", False),
+    [("start .75 + BM25", True), ("tuned", True), ("hybrid", True), ("hybrid", False),
      ("BM25", True)],
 )  # fmt: skip
 def test_a_sieve_that_searches_by_vectors_holds_its_base_once(
@@ -190,12 +192,13 @@ def test_a_sieve_that_searches_by_vectors_holds_its_base_once(
     _, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None and sieve.note["chosen"] == chosen
     there = [(sieve.path / name).is_dir() for name in ("model", "encoder")]
-    wanted = {"hybrid": [False, True], "BM25": [False, False]}
-    assert there == wanted.get(chosen, [True, False])
+    wanted = {("hybrid", False): [False, True], ("BM25", True): [False, False]}
+    assert there == wanted.get((chosen, used), [True, False])
     brought = sieve.path / "model" / "documents" / "model.safetensors"
     assert brought.is_file() == (chosen == "tuned")
-    if chosen in ("hybrid", "BM25"):  # points for ranks say nothing across queries
-        assert (sieve.calibration is None) == (chosen == "hybrid")
+    if chosen in ("hybrid", "BM25"):  # sums of normalised scores say nothing across queries
+        assert (sieve.calibration is None) == (not used)
+        assert sieve.pipeline.interpolate == (0.0 if (chosen, used) == ("hybrid", True) else None)
     check_tested(folder, open_sieve(tmp_path / "s", threads=1))
 
 
@@ -245,18 +248,24 @@ def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> No
     folder = collection(tmp_path / "docs", train=0, test=0, log=8)
     _, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None and not sieve.verified
-    assert sieve.note["chosen"] == "start .50 + BM25" and sieve.note["test"] is None
+    assert sieve.note["chosen"] == "hybrid" and sieve.note["test"] is None
     assert sieve.note["why"] == "there are no judgements: nothing was tested"
     assert sieve.queries is not None and len(sieve.queries) == 8
     assert sieve.search("drum net") and sieve.calibration is None
+    assert sieve.source.spec()["source"] == "top", "nothing is scored that nobody looks at"
+    recorded = vector_model(sieve.index)
+    assert recorded is not None and recorded.reference == str(base.resolve()) and recorded.sha256
+    pooled = [source.spec()["source"] for source in sources_of(sieve)]
+    assert pooled == ["top", "hybrid", "index", "dense"]
 
 
-@pytest.mark.parametrize("with_model", [True, False])
+@pytest.mark.parametrize("chosen", ["hybrid", "start .50 + BM25", "BM25"])
 def test_queries_without_an_answer_count_for_the_threshold(
-    tmp_path: Path, base: Path, with_model: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, base: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
-    chosen = "start .50 + BM25" if with_model else "BM25"
+    if chosen == "start .50 + BM25":
+        monkeypatch.setattr("tamis.fit.finding._compared", lambda *_: {"used": False})
     hand_over(monkeypatch, chosen)
     _, before = fit(request(collection(tmp_path / "answered"), tmp_path / "a", base))
     folder = collection(tmp_path / "docs")
@@ -268,6 +277,8 @@ def test_queries_without_an_answer_count_for_the_threshold(
     assert after.note["look"]["judged to have no answer"] == 5
     for name, more in (("calibration", 3), ("threshold on test queries", 2)):
         assert after.note[name]["queries"] == before.note[name]["queries"] + more
+    known = {"BM25": ["first stage"]}
+    assert after.note["calibration"]["names"] == known.get(chosen, ["model", "first stage"])
     answerable = [each.note["threshold on test queries"]["answerable"] for each in (before, after)]
     assert answerable[0] == answerable[1]
 
@@ -292,13 +303,13 @@ def test_very_few_judgements_hold_on_to_the_usual_way(tmp_path: Path, base: Path
     plan, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None and not plan.has("tuned")
     told = sieve.note["guard"]["choice"]
-    assert told["queries"] == 2 and len(told["weighed"]) == 5
-    assert told["chosen"] == "start .75 + BM25"  # two queries are never sure
+    assert told["queries"] == 2 and len(told["weighed"]) == 6
+    assert told["chosen"] == "hybrid"  # two queries are never sure
     assert (told["start"], told["baseline"]) == ("start", "BM25")
     report = (tmp_path / "s" / "report.html").read_text("utf-8")
     assert "nothing was trained, so nothing had to be held out" in report
-    assert "The usual way is start .75 + BM25" in report
-    assert "What is lower than start .75 + BM25 is refused" in report
+    assert "The usual way is hybrid" in report
+    assert "What is lower than hybrid is refused" in report
 
 
 def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
@@ -394,9 +405,9 @@ def test_judgements_only_to_test_on(tmp_path: Path, base: Path) -> None:
     _, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None and sieve.verified
     guard = sieve.note["guard"]
-    assert guard["choice"]["chosen"] == "start .50 + BM25" and guard["choice"]["queries"] == 0
+    assert guard["choice"]["chosen"] == "hybrid" and guard["choice"]["queries"] == 0
     assert sieve.note["chosen"] == guard["handed over"]
-    assert set(sieve.note["test"]) >= {"BM25", "start", "start .50 + BM25"}
+    assert set(sieve.note["test"]) >= {"BM25", "start", "hybrid"}
 
 
 def test_without_a_model_words_are_all_there_is(tmp_path: Path) -> None:
@@ -600,7 +611,7 @@ def test_queries_that_are_all_alike(tmp_path: Path, base: Path) -> None:
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
     _, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None
-    assert (sieve.note["verified"], sieve.note["chosen"]) == ("no", "start .50 + BM25")
+    assert (sieve.note["verified"], sieve.note["chosen"]) == ("no", "hybrid")
 
 
 def test_a_sieve_does_not_lie_among_its_documents(tmp_path: Path) -> None:
@@ -691,33 +702,43 @@ def test_a_fusion_is_that_of_the_stage() -> None:
     documents = [tamis.Document(f"d{n}", "x" * (n * 7 % 5 + 1)) for n in range(8)]
     first = Run.from_dict({"q": {f"d{n}": 9.0 - n for n in range(8)}})
     first = first.with_queries(Queries.of([Query("q", "x")]))
-    raw = rerank(Lengths(), documents, depth=6)(first)
-    for way in ways("BM25", ["start"]):
-        if way.weight:
-            staged = rerank(Lengths(), documents, depth=6, interpolate=way.weight)(first)
-            mine = ranked(way, first, {"start": raw})
-            assert mine == staged
-            assert np.array_equal(features(mine), features(staged))
+    words = first.with_extra(words=np.array([1, 7, 0, 3, 5, 2, 9, 8], np.float32))
+    for found, stage, beside in ((first, "BM25", None), (words, "hybrid", "words")):
+        raw = rerank(Lengths(), documents, depth=6)(found)
+        for way in ways(stage, ["start"]):
+            if way.weight is not None:
+                column = beside if way.weight else None
+                staged = rerank(
+                    Lengths(), documents, depth=6, interpolate=way.weight, beside=column
+                )(found)
+                mine = ranked(way, found, {"start": raw})
+                assert mine == staged
+                assert np.array_equal(features(mine), features(staged))
+                known = found.extra["words"][mine.doc] if beside else mine.extra["first"]
+                assert features(mine)[:, 1].tolist() == known.tolist()
 
 
-def test_a_hybrid_that_finds_more_is_used_where_the_base_makes_more_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    qrels = Qrels.from_dict({f"q{n}": {"d": 1} for n in range(20)})
-    words, both = (Run.from_dict({f"q{n}": {"d" if n < hits else "e": 1.0} for n in range(20)})
-                   for hits in (4, 17))  # fmt: skip
-    fitting: Any = SimpleNamespace(
-        parts=SimpleNamespace(learn=qrels), request=SimpleNamespace(depth=50, seed=0)
-    )
-    best = {"BM25": 0.5, "hybrid": 0.25}
-    monkeypatch.setattr(finding, "_best", lambda fitting, name, run, some: best[name])
-    stages = {"BM25": words, "hybrid": both}
-    told = finding._compared(fitting, stages)
-    assert told["at best"] == best and not told["used"]
-    best["hybrid"] = 0.75
-    assert finding._compared(fitting, stages)["used"]
-    told = finding._compared(fitting, {"BM25": both, "hybrid": words})
-    assert not told["used"] and "at best" not in told
+def test_a_hybrid_is_used_unless_it_surely_finds_less() -> None:
+    def compared(judged: int, words: int, both: int) -> dict[str, Any]:
+        qrels = Qrels.from_dict({f"q{n:02}": {"d": 1} for n in range(judged)})
+        stages = {
+            name: Run.from_dict(
+                {f"q{n:02}": {"d" if n < hits else "e": 1.0} for n in range(judged)}
+            )
+            for name, hits in (("BM25", words), ("hybrid", both))
+        }
+        fitting: Any = SimpleNamespace(
+            parts=SimpleNamespace(learn=qrels), request=SimpleNamespace(depth=50)
+        )
+        return finding._compared(fitting, stages)
+
+    assert compared(20, 4, 17) == {
+        "measure": "R@50", "BM25": 0.2, "hybrid": 0.85, "p": pytest.approx(1e-5, abs=1e-4),
+        "used": True,
+    }  # fmt: skip
+    assert compared(20, 10, 9)["used"]  # one query is luck
+    assert not compared(20, 17, 4)["used"]
+    assert compared(9, 9, 0) == {"used": True}
 
 
 def test_ten_judged_queries_can_put_words_alone_before_the_usual_way() -> None:
@@ -734,11 +755,12 @@ def test_ten_judged_queries_can_put_words_alone_before_the_usual_way() -> None:
 def test_what_one_training_made_is_equally_simple() -> None:
     found = ways("hybrid", ["start", *POINTS, "tuned", "next"], ["BM25"])
     levels = {way.name: way.simplicity for way in found}
-    assert levels.pop("start .75 + hybrid") == 0
-    assert {levels[name] for name in ("BM25", "hybrid", "start", "start .25 + hybrid")} == {1}
+    assert levels.pop("hybrid") == 0
+    untrained = ("BM25", "start", "start .25 + BM25", "start .75 + BM25")
+    assert {levels[name] for name in untrained} == {1}
     assert {levels[f"{name}{more}"] for name in (*POINTS, "tuned")
-            for more in ("", " .75 + hybrid")} == {2}  # fmt: skip
-    assert levels["next"] == levels["next .75 + hybrid"] == 3
+            for more in ("", " .75 + BM25")} == {2}  # fmt: skip
+    assert levels["next"] == levels["next .75 + BM25"] == 3
 
 
 def test_parts_keep_given_splits_and_leak_nothing() -> None:

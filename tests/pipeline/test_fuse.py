@@ -16,6 +16,7 @@ from tamis.pipeline.fuse import (
     WEIGHTS,
     Normalisation,
     reciprocal_rank,
+    scores_in,
     tune_weight,
     weighted_sum,
 )
@@ -65,6 +66,27 @@ def test_z_by_hand() -> None:
     }
 
 
+def test_a_single_hit_counts_where_lists_are_filled() -> None:
+    """Forty-nine zeros beside one score s: mean s / 50, deviation s * sqrt(49) / 50, so z = 7."""
+    words = Run.from_dict({"q": {"a": 9.0}})
+    vectors = Run.from_dict({"q": {"b": 0.5, "a": 0.25}})
+    mean = 0.75 / 50
+    spread = ((0.3125 - 50 * mean**2) / 50) ** 0.5
+    assert fused(weighted_sum([words, vectors], [1, 1], "filled")) == pytest.approx(
+        {"a": 7 + (0.25 - mean) / spread, "b": -1 / 7 + (0.5 - mean) / spread}, rel=1e-6
+    )
+    assert fused(weighted_sum([words, vectors], [1, 1], "z")) == {"b": 1.0, "a": -1.0}
+
+
+def test_scores_of_another_run_row_by_row() -> None:
+    other = Run.from_dict({"p": {"a": 1.0}, "q": {"b": 3.0, "x": -2.0}, "s": {}})
+    run = Run.from_dict({"q": {"a": 2.0, "b": 1.0}, "r": {"a": 1.0}, "s": {"b": 1.0}})
+    assert scores_in(other, run).tolist() == [-2.0, 3.0, 0.0, 0.0]
+    assert scores_in(Run.from_dict({}), run).tolist() == [0.0] * 4
+    many = Run.from_dict({"q": {f"d{n}": 1.0 + n for n in range(50)}})
+    assert scores_in(many, run).tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
 def test_scores_as_they_are_by_hand() -> None:
     assert fused(weighted_sum([FIRST, SECOND], [1, 4], "none")) == {
         "a": 10 + 4 * 0.25,
@@ -95,7 +117,7 @@ def test_equal_scores_are_not_divided_by_their_range(normalisation: Normalisatio
     }
 
 
-@pytest.mark.parametrize("normalisation", ["minmax", "z", "none"])
+@pytest.mark.parametrize("normalisation", ["minmax", "z", "filled", "none"])
 def test_queries_without_results_stay(normalisation: Normalisation) -> None:
     empty = Run.from_dict({"q": {}, "r": {}})
     assert weighted_sum([empty, empty], None, normalisation).to_dict() == {"q": {}, "r": {}}
@@ -105,14 +127,28 @@ def test_queries_without_results_stay(normalisation: Normalisation) -> None:
     assert len(weighted_sum([Run.from_dict({})] * 2, None, normalisation)) == 0
 
 
+def filled(values: Sequence[float], normalisation: str) -> list[float]:
+    return [*values, *[0.0] * (50 - len(values))] if normalisation == "filled" else [*values]
+
+
+def slow_lowest(ranking: Mapping[str, float], normalisation: str) -> float:
+    """What a document counts that a run did not find."""
+    if normalisation == "minmax":
+        return 0.0
+    if normalisation == "filled":
+        ranking = {**ranking, **{f"not found {n}": 0.0 for n in range(50 - len(ranking))}}
+    return min(slow_scores(ranking, normalisation).values())
+
+
 def slow_scores(ranking: Mapping[str, float], normalisation: str) -> dict[str, float]:
     values = [float(np.float32(score)) for score in ranking.values()]
     shift, scale = 0.0, 1.0
     if normalisation == "minmax":
         shift, scale = min(values), max(values) - min(values)
         shift -= scale == 0
-    elif normalisation == "z":
-        shift, scale = fmean(values), pstdev(values)
+    elif normalisation in ("z", "filled"):
+        values_filled = filled(values, normalisation)
+        shift, scale = fmean(values_filled), pstdev(values_filled)
     return dict(zip(ranking, [(v - shift) / (scale or 1.0) for v in values], strict=True))
 
 
@@ -130,8 +166,8 @@ def slow_sum(
         docs = {doc for part in parts for doc in part}
         result[query] = {
             doc: sum(
-                weight * part.get(doc, 0.0 if normalisation == "minmax" else min(part.values()))
-                for weight, part in zip(weights, parts, strict=True)
+                weight * (part[doc] if doc in part else slow_lowest(run[query], normalisation))
+                for run, weight, part in zip(runs, weights, parts, strict=True)
                 if part
             )
             for doc in docs
@@ -156,7 +192,7 @@ def assert_close(run: Run, expected: Rankings) -> None:
         assert rows == sorted(rows, reverse=True)
 
 
-@pytest.mark.parametrize("normalisation", ["minmax", "z", "none"])
+@pytest.mark.parametrize("normalisation", ["minmax", "z", "filled", "none"])
 @settings(max_examples=50, deadline=None)
 @given(runs=RUNS, data=st.data())
 def test_sums_equal_those_of_a_slow_version(

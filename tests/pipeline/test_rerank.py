@@ -163,6 +163,13 @@ def test_what_is_not_scored_keeps_its_order_below(seed: int, size: float) -> Non
 def test_interpolating_aligns_rows_that_change_places() -> None:
     scored = np.ones(len(RUN.doc), bool)
     new = np.arange(len(RUN.doc), dtype=np.float32)
+    assert interpolated(RUN.with_extra(old=RUN.score), scored, new, 0.5, "old").tolist() == (
+        interpolated(RUN, scored, new, 0.5).tolist()
+    )
+    other = RUN.with_extra(old=-RUN.score)
+    assert interpolated(other, scored, new, 0.0, "old")[:6].tolist() == pytest.approx(
+        1 - interpolated(RUN, scored, new, 0.0)[:6]
+    )
     mixed = interpolated(RUN, scored, new, 1.0)
     assert mixed[:6].tolist() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
     assert interpolated(RUN, scored, new, 0.0)[:6].tolist() == pytest.approx(mixed[:6][::-1])

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from tamis import durable
 from tamis.errors import DamagedError, InputError, OutputError
-from tamis.pipeline.hybrid import Hybrid, hybrid
+from tamis.pipeline.hybrid import Hybrid, hybrid, words_and_vectors
 from tamis.search import Index, VectorModel, dense_encode, dense_search
 from tamis.search.commit import read_commit
 from tamis.search.dense_search import quantise_queries
@@ -637,6 +638,24 @@ def test_a_hybrid_finds_what_either_finds(tmp_path: Path) -> None:
     assert weighted.spec()["weights"] == [0, 1]
     assert isinstance(source, Hybrid)
     assert [part["source"] for part in source.spec()["of"]] == ["index", "dense"]
+
+
+def test_how_much_is_asked_for_changes_no_score(tmp_path: Path) -> None:
+    """Scores are put on one scale over the same documents whatever is asked for."""
+    texts = [f"{n % 17} {n % 5} {'sieve ' * (n % 7)}" for n in range(60)]
+    documents = [Document(f"d{n:02}", text) for n, text in enumerate(texts)]
+    index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
+    index.encode(Numbers(2))
+    queries = Queries(Ids.of(["q"]), ("1 2 sieve",))
+    source = replace(words_and_vectors(index.bm25(), index.dense(Numbers(2))), depth=20)
+    deep = source.search(queries, 60)
+    assert 20 <= len(deep.doc) <= 40
+    for top in (1, 10, 20, 30):
+        assert source.search(queries, top) == deep.top(top)
+    words = index.bm25().search(queries, 20)["q"]
+    known = dict(words)
+    lowest = min(min(known.values()), 0.0)
+    assert deep["q"].extra["words"].tolist() == [known.get(name, lowest) for name in deep["q"].ids]
 
 
 def test_hybrids_that_make_no_sense(tmp_path: Path) -> None:

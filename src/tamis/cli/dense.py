@@ -36,18 +36,10 @@ Model = Annotated[
 
 
 def find_model(reference: str) -> tuple[Path, VectorModel]:
-    """The folder that a folder, an installed package or a hub id names, and who that is to
-    documents: where it only learnt to read queries, its base.
-    """
-    from tamis.models import find_base
-    from tamis.models.bases import identify
-    from tamis.scorers.note import documents_of
-    from tamis.search.vectors import VectorModel
+    """See `find_encoder`."""
+    from tamis.models.encoders import find_encoder
 
-    folder = find_base(reference)
-    base = identify(documents_of(folder))
-    where = str(folder.resolve()) if Path(reference).expanduser().is_dir() else reference
-    return folder, VectorModel(base.name, base.sha256, where)
+    return find_encoder(reference)
 
 
 def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, VectorModel]:
@@ -137,11 +129,11 @@ def dense_source(
     reference: str | None,
     threads: int | None,
 ) -> Source:
-    """The vectors of an index as a source, alone or fused by rank with a ranking by words."""
-    from tamis.pipeline.hybrid import hybrid
+    """The vectors of an index as a source, alone or fused with a ranking by words."""
+    from tamis.pipeline.hybrid import words_and_vectors
 
     dense = opened.dense(recorded_encoder(opened, reference, threads), threads)
-    return dense if ranking == "dense" else hybrid(words, dense)
+    return dense if ranking == "dense" else words_and_vectors(words, dense)
 
 
 def search_saying(source: Source, queries: Queries, top: int) -> Run:

@@ -177,7 +177,7 @@ def search(
     ranking: Annotated[
         Literal["bm25", "ql", "dense", "hybrid"] | None,
         typer.Option(
-            help="BM25, query likelihood, vectors, or words and vectors fused by rank; "
+            help="BM25, query likelihood, vectors, or words and vectors fused by scores; "
             "what was tuned if unset, else BM25."
         ),
     ] = None,
@@ -281,13 +281,17 @@ def describe(source: Source) -> str:
 
 def _described(spec: dict[str, Any]) -> str:
     if spec["source"] == "hybrid":
-        return f"{spec['method']} k={spec['k']} of {' and '.join(map(_described, spec['of']))}"
+        shares = spec.get("weights", [1 / len(spec["of"])] * len(spec["of"]))
+        parts = zip(shares, spec["of"], strict=True)
+        return " and ".join(f"{weight:g} of {_described(each)}" for weight, each in parts)
     if spec["source"] == "dense":
         return f"dense {spec['model']}"
     if spec["source"] == "top":
         return _described(spec["of"])
     if spec["source"] == "then":
         how = spec["stage"]
+        if how.get("interpolate") == 0:  # its order is that of what was found
+            return _described(spec["first"])
         fused = f", {how['interpolate']:g} of the score" if "interpolate" in how else ""
         return f"{_described(spec['first'])}, re-ranked to {how['depth']:,}{fused}"
     parameters = {name: value for name, value in spec.items() if name not in ("source", "index")}

@@ -22,7 +22,8 @@ def fuse(
         typer.Option("-w", "--weight", help="A weight a run, in their order; for sum."),
     ] = None,
     normalise: Annotated[
-        Literal["minmax", "z", "none"], typer.Option(help="How sum puts scores on one scale.")
+        Literal["minmax", "z", "filled", "none"],
+        typer.Option(help="How sum puts scores on one scale."),
     ] = "minmax",
     tune: Annotated[
         str | None,

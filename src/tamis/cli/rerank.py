@@ -166,8 +166,8 @@ def rerank(
     check_cache(cache, output, run)
     check_output(output, force)
     if is_sieve(model):
-        how, model = stage_of_sieve(model)
-        passages, interpolate = passages or how.passages, interpolate or how.interpolate
+        how, model = stage_of_sieve(model, interpolate)
+        passages, interpolate = passages or how.passages, how.interpolate
         depth = depth or how.depth
     skip = on_error == "skip"
     columns = Columns(id=id, text=text, title=title)

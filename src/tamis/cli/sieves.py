@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,10 @@ def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:
     return open_sieve(folder, threads=threads)
 
 
-def stage_of_sieve(folder: str) -> tuple[Pipeline, str]:
-    """How a sieve re-ranks, and the folder of its model."""
+def stage_of_sieve(folder: str, interpolate: float | None) -> tuple[Pipeline, str]:
+    """How a sieve re-ranks, unless told how much its model counts, and the folder of that."""
     from tamis.errors import InputError
+    from tamis.fit.options import PREFERRED
 
     sieve = opened_sieve(folder)
     if not sieve.pipeline.model:
@@ -39,7 +41,16 @@ def stage_of_sieve(folder: str) -> tuple[Pipeline, str]:
         )
     if not sieve.verified:
         say(f"note: verified: no ({sieve.note['why']})")
-    return sieve.pipeline, str(sieve.path / "model")
+    how = sieve.pipeline
+    if interpolate is not None:
+        how = replace(how, interpolate=interpolate)
+    elif how.interpolate == 0:
+        how = replace(how, interpolate=PREFERRED)
+        say(
+            f"note: {folder} puts what it finds itself in order by words and vectors; here its "
+            f"model re-ranks your run and counts {PREFERRED:g}, which was not tested"
+        )
+    return how, str(sieve.path / "model")
 
 
 def say_what_was_tested(sieve: Sieve) -> None:

@@ -13,12 +13,22 @@ from numpy.typing import NDArray
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
 from tamis.fit.calibrate import Calibration
-from tamis.fit.finding import HYBRID, Found
+from tamis.fit.finding import Found
 from tamis.fit.guard import Choice, Option, Settled, choose, settled
 from tamis.fit.making import Making, Tried
-from tamis.fit.options import BM25, START, UNVERIFIED, Way, features, floors, ranked, relevant, ways
+from tamis.fit.options import (
+    BM25,
+    START,
+    Way,
+    features,
+    floors,
+    ranked,
+    relevant,
+    usual,
+    ways,
+)
 from tamis.fit.plan import LEAST_QUERIES, TUNED, Plan
-from tamis.fit.sieve import GIVEN
+from tamis.fit.sieve import GIVEN, HYBRID
 from tamis.types import Qrels, Run
 
 if TYPE_CHECKING:
@@ -71,10 +81,10 @@ def choose_model(fitting: Fitting, plan: Plan, found: Found) -> Chosen:
 
 
 def _by_rule(making: Making) -> Chosen:
-    """Nothing to choose by: the base fused with the first stage, the same for every collection."""
+    """Nothing to choose by: the usual way, the same for every collection."""
     found, start, parts = making.found, making.start, making.fitting.parts
     everything = ways(found.name, [START], list(found.others))
-    way = next(each for each in everything if each.weight == UNVERIFIED)
+    way = usual(everything)
     scored = {name: test for name, (_, test) in found.others.items()}
     scored[START] = making.scored(START, start, found.test, "test")
     if len(parts.test):
@@ -112,8 +122,7 @@ def _by_judgements(making: Making) -> Chosen:
     tried = [making.tried(turn, models) for turn in making.rounds]
     held = np.concatenate([each.values(everything, request.measure) for each in tried], 1)
     options = [Option(way.name, way.simplicity, _about(way)) for way in everything]
-    usual = min(everything, key=lambda way: way.simplicity).name
-    least = floors(usual, found.name, held.shape[1])
+    least = floors(usual(everything).name, found.name, held.shape[1])
     choice = choose(options, held, start=START, baseline=BM25, floors=least, seed=request.seed)
     chosen, decided = by_name[choice.chosen], None
     runs = making.test_runs(models, everything, chosen)
@@ -163,14 +172,15 @@ def _calibration(
     are too few for that, or where a first stage alone was chosen whose scores say nothing across
     queries.
     """
-    if way.name in (HYBRID, GIVEN):
+    if way.weight is None and way.name in (HYBRID, GIVEN):
         return None
     held = [(ranked(way, each.first, each.scored), each.qrels) for each in tried]
     parts = [(run.top(CALIBRATED), qrels) for run, qrels in (*held, (unanswered, NONE))]
     if not any(len(run.doc) for run, _ in parts):
         return None
     rows, labels, query = _stacked(parts, first == BM25)
-    names = ("model", "first stage")[-rows.shape[1] :]
+    scored = any("first" in run.extra for run, _ in parts)
+    names = ("model", "first stage")[: rows.shape[1]] if scored else ("first stage",)
     try:
         return Calibration.fit(rows, labels, query, names=names)
     except InputError:

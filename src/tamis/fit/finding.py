@@ -1,4 +1,4 @@
-"""The first stage: BM25 tuned where judgements allow it, vectors where they find more."""
+"""The first stage: BM25 tuned where judgements allow it, and vectors where there is time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tamis.collection.runs import read_run
 from tamis.errors import InputError
 from tamis.evaluation import evaluate, t_test
 from tamis.fit.look import sampled
-from tamis.fit.options import BM25, START, values, ways
-from tamis.fit.plan import SAMPLE, Plan
-from tamis.fit.sieve import GIVEN, first_stage
+from tamis.fit.options import BM25
+from tamis.fit.plan import LEAST_QUERIES, SAMPLE, Plan
+from tamis.fit.sieve import GIVEN, HYBRID, first_stage
+from tamis.models.encoders import find_encoder
 from tamis.models.folder import open_scorer
-from tamis.pipeline.rerank import rerank
 from tamis.search.tune import tune
-from tamis.types import Qrels, Queries, Query, Run, Source
+from tamis.types import Queries, Query, Run, Source
 
 if TYPE_CHECKING:
     from tamis.fit.job import Fitting
@@ -32,8 +32,6 @@ TUNED_AT_MOST = 1_500
 """And at most, drawn with the seed: two numbers need no more, and every pair is tried on all."""
 LEVEL = 0.05
 WARM = Queries.of([Query("warm", "words to warm up with")])
-
-HYBRID = "hybrid"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +45,9 @@ class Found:
     others: Mapping[str, tuple[Run, Run]]
     """What other first stages found for the same queries."""
     facts: Mapping[str, Any]
-    unanswered: tuple[Run, Run]
-    """What was found for queries that have no answer: to calibrate on, and to test that on."""
+    unanswered: Mapping[str, tuple[Run, Run]]
+    """What each first stage found for queries that have no answer: to calibrate on, and to test
+    that on."""
 
 
 def some_texts(fitting: Fitting) -> list[str]:
@@ -79,16 +78,17 @@ def find(fitting: Fitting, plan: Plan) -> Found:
         both = {name: found[0] for name, found in stages.items()}
         facts["vectors"] = work.note("recall", lambda: _compared(fitting, both))
         used = HYBRID if facts["vectors"]["used"] else BM25
-    if fitting.request.candidates is None:
-        first, last = (sources[used].search(each, depth) for each in parts.unanswered)
-    else:
+    none = parts.unanswered
+    unanswered = {
+        name: (source.search(none[0], depth), source.search(none[1], depth))
+        for name, source in sources.items()
+    }
+    if fitting.request.candidates is not None:
         given, used = _given(fitting), GIVEN
-        learn, test, first, last = (
-            _of(given, each, depth) for each in (*asked.values(), *parts.unanswered)
-        )
-        stages[GIVEN] = learn, test
+        stages[GIVEN] = _of(given, asked["learn"], depth), _of(given, asked["test"], depth)
+        unanswered[GIVEN] = _of(given, none[0], depth), _of(given, none[1], depth)
     found = stages.pop(used)
-    return Found(used, *found, stages, facts, (first, last))
+    return Found(used, *found, stages, facts, unanswered)
 
 
 def _tuned(fitting: Fitting) -> dict[str, Any]:
@@ -113,35 +113,23 @@ def _hybrid(fitting: Fitting) -> Source:
     encoder: Any = open_scorer(fitting.start or "", threads=fitting.request.threads)
     if not fitting.index.snapshot.encoded:
         with fitting.work.timed("vectors"):
-            fitting.index.encode(encoder, passages=fitting.passages)
+            _, model = find_encoder(str(fitting.request.base))
+            fitting.index.encode(encoder, model, fitting.passages)
     return first_stage(fitting.index, HYBRID, encoder, fitting.request.threads)
 
 
 def _compared(fitting: Fitting, stages: Mapping[str, Run]) -> dict[str, Any]:
-    """Whether the hybrid finds more and that is of use: tested, and what the base makes of both,
-    on judgements that nothing was trained on yet.
+    """What the hybrid finds and what words alone find, on judgements that nothing was trained on
+    yet. It is used unless it surely finds less; fewer than ten judged queries are not asked.
     """
-    request = fitting.request
-    qrels, measure = fitting.parts.learn, f"R@{request.depth}"
+    qrels, measure = fitting.parts.learn, f"R@{fitting.request.depth}"
+    if len(qrels) < LEAST_QUERIES:
+        return {"used": True}
     found = evaluate(qrels, stages, [measure])
     p = t_test(found.values(HYBRID, measure) - found.values(BM25, measure))
     means = {name: round(found.mean(name, measure), 4) for name in stages}
-    facts: dict[str, Any] = {"measure": measure, **means, "p": p}
-    if means[HYBRID] <= means[BM25] or p is None or p >= LEVEL:
-        return {**facts, "used": False}
-    best = {name: _best(fitting, name, run, qrels) for name, run in stages.items()}
-    facts["at best"] = {name: round(value, 4) for name, value in best.items()}
-    return {**facts, "used": best[HYBRID] > best[BM25]}
-
-
-def _best(fitting: Fitting, name: str, run: Run, qrels: Qrels) -> float:
-    """The best mean that the base reaches with what was found, alone or fused with its order."""
-    request, first = fitting.request, run.select(qrels.queries)
-    scorer = open_scorer(fitting.start or "", threads=request.threads)
-    stage = rerank(scorer, fitting.index, passages=fitting.passages, depth=request.depth,
-                   missing="skip")  # fmt: skip
-    means = values(ways(name, [START]), first, {START: stage(first)}, qrels, request.measure)
-    return float(means.mean(1).max())
+    less = means[HYBRID] < means[BM25] and p is not None and p < LEVEL
+    return {"measure": measure, **means, "p": p, "used": not less}
 
 
 def given_run(path: Path, queries: Queries) -> Run:

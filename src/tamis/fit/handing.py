@@ -12,10 +12,9 @@ import numpy as np
 
 from tamis.collection.runs import write_run
 from tamis.durable import new_folder
-from tamis.fit.finding import HYBRID
 from tamis.fit.outcome import Outcome
 from tamis.fit.page import write_page
-from tamis.fit.sieve import ENCODER, INDEX, KIND, LAYOUT, MODEL, QUERIES, REPORT
+from tamis.fit.sieve import ENCODER, HYBRID, INDEX, KIND, LAYOUT, MODEL, QUERIES, REPORT
 from tamis.manifest import write_manifest
 from tamis.scorers.note import documents_of
 from tamis.types import Queries

@@ -24,7 +24,7 @@ from tamis.fit.look import (
 )
 from tamis.fit.outcome import Outcome
 from tamis.fit.plan import Plan, Sizes, make_plan, measured_pace
-from tamis.fit.sieve import KIND, Sieve, open_sieve
+from tamis.fit.sieve import KIND, LAYOUT, Sieve, open_sieve
 from tamis.fit.work import Said, Work, working
 from tamis.manifest import read_manifest
 from tamis.models.bases import find_base
@@ -67,7 +67,7 @@ class Request:
         told = asdict(self) | {"out": str(self.out)}
         told["candidates"] = str(self.candidates) if self.candidates else None
         free = ("threads", "command", "max_time")
-        kept = {name: told[name] for name in told if name not in free}
+        kept = {name: told[name] for name in told if name not in free} | {"layout": LAYOUT}
         return kept | {"files": [each for name in self._paths() for each in fingerprint(name)]}
 
     def _paths(self) -> list[Path]:
@@ -240,6 +240,7 @@ def planned(fitting: Fitting) -> Plan:
             vectors=request.vectors is not None,
             encoded=bool(fitting.index.snapshot.encoded),
             curve=request.curve,
+            given=request.candidates is not None,
             asking=asking,
         )
         return make_plan(sizes, pace, request.max_time, work.taken("")).record()

@@ -25,6 +25,7 @@ from tamis.collection.judgements import BEIR_HEADER, read_qrels
 from tamis.collection.lines import GZIP, ZSTD
 from tamis.collection.notes import refuse_break
 from tamis.errors import InputError, OutputError
+from tamis.pipeline.hybrid import Hybrid
 from tamis.search import Index, chosen_source
 from tamis.types import Queries, Query, Source
 
@@ -75,8 +76,11 @@ class IndexAlone:
 
 
 def sources_of(thing: Judgeable) -> list[Source]:
-    """Whose results are pooled: the pipeline, its first stage, and words alone; each once."""
-    sources = [thing.source, thing.first, chosen_source(thing.index)]
+    """Whose results are pooled: the pipeline, its first stage, what that is made of, and words
+    alone; each once.
+    """
+    parts = thing.first.sources if isinstance(thing.first, Hybrid) else ()
+    sources = [thing.source, thing.first, *parts, chosen_source(thing.index)]
     return list({json.dumps(each.spec(), sort_keys=True): each for each in sources}.values())
 
 

@@ -221,7 +221,8 @@ class Making:
         self, way: Way, models: Mapping[str, Callable[[Round], Path]]
     ) -> tuple[Run, Run]:
         """What a way makes of queries that have no answer, to calibrate on and to test that on."""
-        learn, test = self.found.unanswered
+        found = self.found
+        learn, test = found.unanswered[way.name if way.name in found.others else found.name]
         return (
             self._unanswered(way, models, learn, "no answer"),
             self._unanswered(way, models, test, "no answer test"),
@@ -230,10 +231,9 @@ class Making:
     def _unanswered(
         self, way: Way, models: Mapping[str, Callable[[Round], Path]], run: Run, part: str
     ) -> Run:
-        if way.model is None or not len(run):
+        if way.model is None or way.model not in models or not len(run):  # a first stage alone
             return run
-        late = self.fitting.work.taken("") > self.fitting.request.max_time
-        if late or way.model not in models:  # a first stage beside the one used
+        if self.fitting.work.taken("") > self.fitting.request.max_time:
             return run.select(Ids.of([]))
         scored = self.scored(way.model, models[way.model](self.last), run, part)
         return ranked(way, run, {way.model: scored})

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tamis.evaluation import evaluate
 from tamis.fit.plan import LEAST_QUERIES, TUNED
-from tamis.fit.sieve import GIVEN
+from tamis.fit.sieve import GIVEN, HYBRID
+from tamis.pipeline.hybrid import WORDS
 from tamis.pipeline.placing import below, interpolated
 from tamis.types import Qrels, Run
 
@@ -24,10 +25,8 @@ POINTS = {"quarter tuned": 0.25, HALFWAY: 0.5, "three-quarter tuned": 0.75}
 WEIGHTS = (0.25, 0.5, 0.75)
 """How much a model counts beside the first stage, where the two are fused."""
 PREFERRED = 0.75
-"""The same of the base where judgements do not surely speak for another way: rarely far from the
-best (docs/explanation/guard.md)."""
-UNVERIFIED = 0.5
-"""The same where nothing can be tested, for every collection: the plain half, not tuned on any."""
+"""The same of the base where there are no vectors and judgements do not surely speak for another
+way: rarely far from the best (docs/explanation/guard.md)."""
 
 
 @dataclass(frozen=True)
@@ -62,26 +61,41 @@ def trained_as(name: str) -> str:
 def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[Way]:
     """All ways with these models, which are given from the simplest to the least simple.
 
-    The first model, fused so that it counts PREFERRED, stands before all; then whatever was not
-    trained, then all that one training made, alone or fused. `others` are first stages beside the
-    one whose candidates are scored; they stand alone.
+    The usual way stands before all: the hybrid, or without vectors the first model fused so that
+    it counts PREFERRED. Then whatever was not trained, then all that one training made, alone or
+    fused with BM25 or a first stage of the user's own. `others` are first stages beside the one
+    whose candidates are scored; they stand alone.
 
     >>> [way.name for way in ways("BM25", ["start"])]
     ['BM25', 'start', 'start .25 + BM25', 'start .50 + BM25', 'start .75 + BM25']
     >>> [way.name for way in ways("hybrid", [], ["BM25"])]
     ['BM25', 'hybrid']
+    >>> usual(ways("BM25", ["start"])).name, usual(ways("hybrid", ["start"])).name
+    ('start .75 + BM25', 'hybrid')
     """
     stages = sorted([first, *others], key=lambda name: (name != BM25, name))
     found = [Way(name, None if name == first else name, None, 1) for name in stages]
+    if first == HYBRID and models:  # the model scores what it finds to tell how sure that is
+        found[stages.index(HYBRID)] = Way(HYBRID, models[0], 0.0, 0)
     trainings = list(dict.fromkeys(map(trained_as, models)))
     for model in models:
         simplicity = 1 + trainings.index(trained_as(model))
         found.append(Way(model, model, None, simplicity))
         for weight in WEIGHTS:
-            name = f"{model} {weight:.2f} + {first}".replace(" 0.", " .")
-            preferred = model == models[0] and weight == PREFERRED
+            name = f"{model} {weight:.2f} + {fused_with(first)}".replace(" 0.", " .")
+            preferred = model == models[0] and weight == PREFERRED and first != HYBRID
             found.append(Way(name, model, weight, 0 if preferred else simplicity))
     return found
+
+
+def fused_with(first: str) -> str:
+    """What models are fused with: of words and vectors the words, as models replace the vectors."""
+    return BM25 if first == HYBRID else first
+
+
+def usual(found: Sequence[Way]) -> Way:
+    """The way that is handed over where nothing surely speaks for another."""
+    return min(found, key=lambda way: way.simplicity)
 
 
 def ranked(way: Way, first: Run, scored: Mapping[str, Run]) -> Run:
@@ -95,7 +109,8 @@ def ranked(way: Way, first: Run, scored: Mapping[str, Run]) -> Run:
     columns = {**run.extra, "model": own}
     before = Run(run.queries, run.docs, run.offsets, run.doc, run.extra["first"], columns)
     rows = before.extra["passage"] >= 0
-    mixed = interpolated(before, rows, before.extra["model"], way.weight)
+    beside = WORDS if way.weight and WORDS in before.extra else None
+    mixed = interpolated(before, rows, before.extra["model"], way.weight, beside)
     score = below(before, rows, mixed)
     return Run(before.queries, before.docs, before.offsets, before.doc, score, before.extra)
 
@@ -112,8 +127,8 @@ def values(
 
 
 def features(run: Run, comparable: bool = True) -> NDArray[np.float64]:
-    """What calibration looks at, a row a document: the model's score and the first stage's, where
-    that is `comparable` from query to query, as BM25's is and points for ranks are not.
+    """What calibration looks at, a row a document: the model's score and that by words, or the
+    first stage's where that is `comparable` from query to query, as BM25's is.
 
     `run` is what a re-ranking gave, fused or not; without one it has only its own scores.
     """
@@ -122,7 +137,8 @@ def features(run: Run, comparable: bool = True) -> NDArray[np.float64]:
     model = np.asarray(run.extra.get("model", run.score), np.float64)
     known = model[np.isfinite(model)]
     model = np.where(np.isfinite(model), model, known.min() if len(known) else 0.0)
-    both = [model, run.extra["first"]] if comparable else [model]
+    beside = WORDS if WORDS in run.extra else "first" if comparable else None
+    both = [model, run.extra[beside]] if beside else [model]
     return np.stack(both, 1).astype(np.float64)
 
 

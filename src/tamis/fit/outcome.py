@@ -15,7 +15,8 @@ from tamis.fit.finding import Found
 from tamis.fit.look import Parts, average_words
 from tamis.fit.options import BM25, START, Way, trained_as
 from tamis.fit.plan import CROSS, INFUSED, LEAST_QUERIES, Plan
-from tamis.fit.sieve import GIVEN, Pipeline
+from tamis.fit.sieve import GIVEN, HYBRID, Pipeline
+from tamis.pipeline.hybrid import VECTORS
 from tamis.scorers.note import note_if_any
 
 if TYPE_CHECKING:
@@ -185,7 +186,8 @@ def _pipeline(fitting: Fitting, found: Found, way: Way) -> Pipeline:
     stage = way.model if way.model in found.others else found.name
     depth, passages = fitting.request.depth, fitting.passages
     model = way.model is not None and way.model not in found.others
-    return Pipeline(stage or BM25, depth, model, way.weight, passages)
+    vectors = VECTORS if stage == HYBRID else None
+    return Pipeline(stage or BM25, depth, model, way.weight, passages, vectors=vectors)
 
 
 def _row(

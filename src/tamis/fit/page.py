@@ -20,7 +20,7 @@ from tamis.fit.outcome import Outcome
 from tamis.fit.page_candidates import candidates
 from tamis.fit.page_guard import calibrated, guarded
 from tamis.fit.page_making import learning_curve, making
-from tamis.fit.sieve import GIVEN
+from tamis.fit.sieve import GIVEN, HYBRID
 from tamis.text.passages import parse_spec, split, text_of
 from tamis.types import Document
 
@@ -101,20 +101,25 @@ def _collection(outcome: Outcome) -> str:
 def _handed_over(outcome: Outcome) -> str:
     """The pipeline in words."""
     pipeline = outcome.pipeline
-    first = {"hybrid": "BM25 and vectors find documents"}.get(
-        pipeline.first, "BM25 finds documents"
-    )
+    first = {HYBRID: "BM25 and vectors find documents"}.get(pipeline.first, "BM25 finds documents")
     if outcome.found.name == GIVEN and outcome.chosen.way.model not in outcome.found.others:
         first = "your own first stage finds documents"
     if not pipeline.model:
         return f"{first}; no model re-ranks them."
+    if pipeline.interpolate == 0:
+        share = pipeline.vectors or 0.0
+        sure = ""
+        if outcome.chosen.calibration is not None:
+            sure = f" What the base makes of the first {pipeline.depth} tells how sure they are."
+        return f"{first} and put them in order: vectors count {share:g}, words {1 - share:g}.{sure}"
     by = "" if pipeline.passages == "whole" else f", by passages ({escape(pipeline.passages)})"
     again = (
         f"the model “{escape(str(outcome.chosen.way.model))}” re-ranks the first {pipeline.depth}"
     )
     if pipeline.interpolate is None:
         return f"{first}; {again}{by}."
-    weight = f"its scores count {pipeline.interpolate:g}, the first stage’s the rest"
+    rest = "BM25’s" if pipeline.first == HYBRID else "the first stage’s"
+    weight = f"its scores count {pipeline.interpolate:g}, {rest} the rest"
     return f"{first}; {again}{by}; {weight}."
 
 

@@ -34,13 +34,18 @@ def candidates(outcome: Outcome, level: float) -> str:
     ways = {way.name: way for way in outcome.chosen.ways}
     rows: dict[str | None, list[Row]] = {None: []}
     for row in outcome.rows:
-        model = ways[row.name].model
-        rows.setdefault(None if model in outcome.found.others else model, []).append(row)
+        way = ways[row.name]
+        rows.setdefault(None if is_first_stage(outcome, way) else way.model, []).append(row)
     body = "".join(table.group(model, some, ways) for model, some in rows.items())
     heading = "Every candidate" if outcome.evaluation else "Every candidate, not tested"
     heading += "" if outcome.verified else " (verified: no)"
     box = scrolling(f"<thead>{table.head()}</thead>{body}", heading, "tests candidates")
     return f"<section><h2>{heading}</h2>{box}{_note(outcome)}</section>"
+
+
+def is_first_stage(outcome: Outcome, way: Way) -> bool:
+    """Whether a way is what finds documents, and no more."""
+    return way.name in (outcome.found.name, *outcome.found.others)
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ class _Table:
 
     def _label(self, row: Row, way: Way) -> str:
         """The name of a candidate within its group: what it adds to the model."""
-        if way.model is None or way.model in self.outcome.found.others:
+        if way.model is None or is_first_stage(self.outcome, way):
             return f'{escape(way.name)}<span class="tag">{_milliseconds([row])}</span>'
         return escape(way.name.removeprefix(way.model).strip() or "alone")
 

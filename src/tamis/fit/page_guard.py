@@ -11,10 +11,11 @@ from tamis.evaluation.report_subject import linked, run_name, scrolling
 from tamis.evaluation.report_tables import p_text, p_value
 from tamis.fit.calibrate import Bin, Calibration
 from tamis.fit.guard import LUCK, Against, Choice, Settled, Weighed
-from tamis.fit.options import WEIGHTS, floors
+from tamis.fit.options import PREFERRED, WEIGHTS, floors, fused_with
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import reliability_chart
 from tamis.fit.plan import TRAINED
+from tamis.fit.sieve import HYBRID
 
 
 def guarded(outcome: Outcome) -> str:
@@ -32,6 +33,12 @@ def guarded(outcome: Outcome) -> str:
     return f"<section><h2>The guard</h2>{body}{weighed}</section>"
 
 
+_USUAL = (
+    f"the base, fused with the first stage and counting {PREFERRED:g}",
+    "the base’s vectors and words fused by their scores",
+)
+
+
 def _by_rule(outcome: Outcome) -> str:
     if not any(way.weight for way in outcome.chosen.ways):
         return (
@@ -42,8 +49,8 @@ def _by_rule(outcome: Outcome) -> str:
     if len(outcome.parts.learn):
         none = "The judged queries cannot be parted, so there are none"
     return (
-        f"{none} to choose by. So a rule was followed that is the same for every collection: the "
-        "base, fused with the first stage, each counting half."
+        f"{none} to choose by. So the usual way was taken, which asks nothing of the collection "
+        f"but whether there is time to encode it: {_USUAL[outcome.found.name == HYBRID]}."
     )
 
 
@@ -51,8 +58,8 @@ def _among(outcome: Outcome) -> str:
     ways = outcome.chosen.ways
     found, used = outcome.found, dict.fromkeys(way.model for way in ways)
     models = [str(model) for model in used if model is not None and model not in found.others]
-    stages = [way.name for way in ways if way.model is None or way.model in found.others]
-    first = escape(found.name)
+    stages = [way.name for way in ways if way.name == found.name or way.name in found.others]
+    first = escape(fused_with(found.name))
     weights = linked([f"{weight:.2f}".removeprefix("0") for weight in WEIGHTS])
     return (
         f"It chose among {len(ways)} ways to rank: {linked(stages)} alone, and {linked(models)}, "

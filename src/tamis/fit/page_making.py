@@ -11,12 +11,11 @@ from tamis.durable import duration
 from tamis.evaluation.drawing import counted, signed
 from tamis.evaluation.report_subject import fact_list, scrolling
 from tamis.evaluation.report_tables import p_text
-from tamis.fit.finding import HYBRID
 from tamis.fit.options import BM25, POINTS
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import learning_chart
 from tamis.fit.plan import CROSS, CURVE, INFUSED, TUNED
-from tamis.fit.sieve import GIVEN
+from tamis.fit.sieve import GIVEN, HYBRID
 
 FIRST = "first"
 BELONGS = {
@@ -123,19 +122,14 @@ def _vectors(outcome: Outcome) -> str:
     facts = outcome.found.facts.get("vectors")
     if not facts:
         return "not tried"
+    if "measure" not in facts:
+        return "used; too few queries are judged to compare what it finds with what words find"
     p = facts.get("p")
     tested = f", {p_text(p)}" if p is not None else ""
     found = (
         f"{escape(str(facts['measure']))} {facts[BM25]:.4f} by words, {facts[HYBRID]:.4f} by "
         f"words and vectors{tested}, on judged queries that nothing was trained on yet"
     )
-    best = facts.get("at best")
-    if best:
-        measure = escape(outcome.measure)
-        found += (
-            f"; the base re-ranks the one to {measure} {best[BM25]:.4f} at best, the other to "
-            f"{best[HYBRID]:.4f}"
-        )
     return f"{'used' if facts['used'] else 'not used'}: {found}"
 
 

@@ -138,6 +138,8 @@ class Sizes:
     """Whether the documents have vectors already."""
     curve: bool = True
     """Whether the learning curve is wanted."""
+    given: bool = False
+    """Whether a first stage of the user's own finds documents."""
     asking: float = 0.0
     """Seconds that a query takes to be run alone."""
 
@@ -248,8 +250,10 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
 
 
 def _vectors(sizes: Sizes, pace: float) -> Step | None:
-    """Encoding all documents, where something can be done with their vectors and be compared."""
-    if sizes.kind != "bi-encoder" or sizes.learn < LEAST_QUERIES:
+    """Encoding all documents, where the base can; beside a first stage of the user's own only
+    where the two can be compared.
+    """
+    if sizes.kind != "bi-encoder" or (sizes.given and sizes.learn < LEAST_QUERIES):
         return None
     whole = 0.0 if sizes.encoded else sizes.documents * sizes.passages * pace
     return Step("vectors", "encode all documents, to find more", whole)

@@ -15,15 +15,15 @@ from tamis.collection.opening import read_queries
 from tamis.fit.calibrate import Calibration
 from tamis.manifest import expect
 from tamis.models.folder import open_scorer
-from tamis.pipeline.hybrid import hybrid
+from tamis.pipeline.hybrid import VECTORS, WORDS, words_and_vectors
 from tamis.pipeline.rerank import Rerank, rerank
 from tamis.search import Index
 from tamis.search.choice import chosen_source
 from tamis.search.vectors import for_documents
 from tamis.types import Encoder, Queries, Query, Run, Scorer, Source, Spec
 
-KIND, LAYOUT = "sieve", 1
-GIVEN = "first stage"
+KIND, LAYOUT = "sieve", 2
+GIVEN, HYBRID = "first stage", "hybrid"
 INDEX, MODEL, ENCODER, QUERIES, REPORT = "index", "model", "encoder", "queries.jsonl", "report.html"
 DEEP = 1000
 """How many documents the first stage finds."""
@@ -49,10 +49,14 @@ class Pipeline:
     whose place BM25 is searched here."""
     depth: int
     model: bool
-    """Whether documents are re-ranked."""
+    """Whether documents are re-ranked, or at least scored to tell how sure an answer is."""
     interpolate: float | None = None
+    """How much the model counts beside BM25, or a first stage of the user's own; 0 where it only
+    tells that, and the first stage's order stays."""
     passages: str = "whole"
     aggregate: str = "max"
+    vectors: float | None = None
+    """How much vectors count in a hybrid."""
 
     def spec(self) -> Spec:
         """Plain JSON."""
@@ -60,13 +64,18 @@ class Pipeline:
 
 
 def first_stage(
-    index: Index, kind: str, encoder: Encoder | None = None, threads: int | None = None
+    index: Index,
+    kind: str,
+    encoder: Encoder | None = None,
+    threads: int | None = None,
+    vectors: float | None = None,
 ) -> Source:
     """BM25 as tuned, alone or with vectors."""
     words = chosen_source(index, "bm25", rm3=False, threads=threads)
-    if kind != "hybrid" or encoder is None:
+    if kind != HYBRID or encoder is None:
         return words
-    return hybrid(words, index.dense(encoder, threads))
+    share = VECTORS if vectors is None else vectors
+    return words_and_vectors(words, index.dense(encoder, threads), share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +103,12 @@ class Sieve:
     def first(self) -> Source:
         """The first stage."""
         encoder = None
-        if self.pipeline.first == "hybrid":
+        if self.pipeline.first == HYBRID:
             folder = self.path / ENCODER  # there where the model does not bring it
             given = open_scorer(folder, threads=self.threads) if folder.is_dir() else None
             encoder = cast(Encoder, given or for_documents(cast(Encoder, self.scorer)))
-        return first_stage(self.index, self.pipeline.first, encoder, self.threads)
+        how = self.pipeline
+        return first_stage(self.index, how.first, encoder, self.threads, how.vectors)
 
     @cached_property
     def stage(self) -> Rerank | None:
@@ -115,13 +125,15 @@ class Sieve:
             interpolate=how.interpolate,
             missing="skip",
             model=MODEL,
+            beside=WORDS if how.interpolate and how.first == HYBRID else None,
         )
 
     @cached_property
     def source(self) -> Source:
         """Everything: queries in, the ranking out."""
-        found = self.first % DEEP
-        return found if self.stage is None else found >> self.stage
+        found, how = self.first % max(DEEP, self.pipeline.depth), self.pipeline
+        needless = how.interpolate == 0 and self.calibration is None
+        return found if self.stage is None or needless else found >> self.stage
 
     @cached_property
     def calibration(self) -> Calibration | None:

@@ -13,7 +13,9 @@ from tamis.errors import InputError
 from tamis.evaluation import Measure, evaluate
 from tamis.types import Ids, Qrels, Queries, Run
 
-Normalisation = Literal["minmax", "z", "none"]
+Normalisation = Literal["minmax", "z", "filled", "none"]
+FILLED = 50
+"""How many documents a list has at least for `filled`."""
 WEIGHTS = tuple(round(0.05 * n, 2) for n in range(21))
 
 
@@ -38,8 +40,11 @@ def weighted_sum(
     """Fuse by scores, put on one scale within each query and run, then weighted and added.
 
     `minmax` maps a query's scores to 0..1 (all to 1 where they are equal), `z` to mean 0 and
-    deviation 1, `none` leaves them. A document that a run did not find counts as 0 for `minmax`
-    and as that run's lowest score for the query otherwise. A run of weight 0 is left out.
+    deviation 1, `none` leaves them. `filled` is `z` where a list of fewer than fifty documents is
+    filled up with scores of 0, which is what other documents have by words: a single hit counts,
+    where `z` would make nothing of it. A document that a run did not find counts as 0 for `minmax`
+    and as that run's lowest score for the query otherwise, zeros filled in among them. A run of
+    weight 0 is left out.
 
     >>> first = Run.from_dict({"q": {"a": 9.0, "b": 5.0}})
     >>> second = Run.from_dict({"q": {"b": 0.2, "c": 0.1}})
@@ -49,8 +54,8 @@ def weighted_sum(
     weights = [1 / max(len(runs), 1)] * len(runs) if weights is None else list(weights)
     if len(weights) != len(runs):
         raise InputError(f"{len(runs)} runs but {len(weights)} weights", hint="give one a run")
-    if normalisation not in ("minmax", "z", "none"):
-        raise InputError(f"no normalisation {normalisation!r}", hint="minmax, z or none")
+    if normalisation not in ("minmax", "z", "filled", "none"):
+        raise InputError(f"no normalisation {normalisation!r}", hint="minmax, z, filled or none")
     used = [number for number, weight in enumerate(weights) if weight != 0]
     if runs and not used:
         raise InputError("every weight is 0", hint="give one run a weight at least")
@@ -81,10 +86,14 @@ def _normalised(
         scale[full] = score[starts] - score[ends - 1]
         shift = np.where(full & (scale == 0), lowest - 1, lowest)
         lowest = shift
-    elif normalisation == "z" and full.any():
-        shift[full] = np.add.reduceat(score, starts) / sizes[full]
+    elif normalisation in ("z", "filled") and full.any():
+        zeros = np.maximum(FILLED - sizes, 0) if normalisation == "filled" else 0 * sizes
+        lowest = np.where(zeros > 0, np.minimum(lowest, 0.0), lowest)
+        count = (sizes + zeros)[full]
+        shift[full] = np.add.reduceat(score, starts) / count
         spread = (score - np.repeat(shift, sizes)) ** 2
-        scale[full] = np.sqrt(np.add.reduceat(spread, starts) / sizes[full])
+        filling = (zeros * shift**2)[full]
+        scale[full] = np.sqrt((np.add.reduceat(spread, starts) + filling) / count)
     scale[scale == 0] = 1.0
     return (score - np.repeat(shift, sizes)) / np.repeat(scale, sizes), (lowest - shift) / scale
 
@@ -119,6 +128,30 @@ def _fuse(
 def docs_of(run: Run, docs: Ids) -> NDArray[np.int32]:
     """The documents of a run as numbers of another table that holds them all."""
     return run.doc if run.docs is docs else run.docs.positions_in(docs)[run.doc]
+
+
+def scores_in(other: Run, run: Run) -> NDArray[np.float32]:
+    """What another run scores every row of a run; where it does not have the document, its lowest
+    of the query, and 0 at most where it has fewer than fifty (see `weighted_sum`, `filled`).
+
+    >>> words = Run.from_dict({"q": {"a": 9.0, "b": 5.0}})
+    >>> scores_in(words, Run.from_dict({"q": {"b": 0.2, "c": 0.1}})).tolist()
+    [5.0, 0.0]
+    """
+    full, docs = other.sizes() > 0, other.docs.union(run.docs)
+    lowest = np.zeros(len(other) + 1, np.float32)
+    lowest[:-1][full] = other.score[other.offsets[1:][full] - 1]
+    lowest[:-1][other.sizes() < FILLED] = np.minimum(lowest[:-1][other.sizes() < FILLED], 0.0)
+    place = run.queries.ids.positions_in(other.queries.ids).astype(np.int64)
+    asked = np.repeat(place, run.sizes())
+    known = np.repeat(np.arange(len(other)), other.sizes()) * len(docs) + docs_of(other, docs)
+    order = np.argsort(known)
+    wanted = asked * len(docs) + docs_of(run, docs)
+    at = np.minimum(np.searchsorted(known, wanted, sorter=order), max(len(known) - 1, 0))
+    if not len(known):
+        return lowest[asked]
+    found = (known[order[at]] == wanted) & (asked >= 0)
+    return np.where(found, other.score[order[at]], lowest[asked])
 
 
 def _common(runs: Sequence[Run]) -> tuple[Queries, Ids]:

@@ -7,19 +7,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tamis.errors import InputError
-from tamis.pipeline.fuse import Normalisation, reciprocal_rank, weighted_sum
+from tamis.pipeline.fuse import Normalisation, reciprocal_rank, scores_in, weighted_sum
 from tamis.types import Queries, Run, Source, Spec
 from tamis.types.pipeline import DEFAULT_TOP
 
 Method = Literal["rrf", "sum"]
+WORDS = "words"
+"""The column of a run by words and vectors that has the score by words."""
+VECTORS = 0.6
+"""How much vectors count beside words: what is surely above BM25 on each of seven collections
+(docs/how-to/dense.md)."""
 
 
 @dataclass(frozen=True)
 class Hybrid(Source):
-    """Sources whose runs are fused; each is searched `depth` deep at least.
+    """Sources whose runs are fused; each is searched `depth` deep, by ranks at least so deep.
 
-    So the best ten are the first ten of the best thousand: a document that one source has at rank
-    900 gets its points from it in either.
+    So the best ten are the first ten of the best thousand, whatever is asked for: a document that
+    one source has at rank 900 gets its points from it in either, and scores are put on one scale
+    over the same documents. Fused by scores, a query has the documents of these lists at most.
     """
 
     sources: tuple[Source, ...]
@@ -28,6 +34,8 @@ class Hybrid(Source):
     weights: tuple[float, ...] | None = None
     normalisation: Normalisation = "minmax"
     depth: int = DEFAULT_TOP
+    column: str | None = None
+    """Where the score of the first source is kept."""
 
     def __post_init__(self) -> None:
         if len(self.sources) < 2:
@@ -43,13 +51,17 @@ class Hybrid(Source):
 
     def runs(self, queries: Queries, top: int) -> list[Run]:
         """The run of each source, deep enough for the best `top` of them together."""
-        return [source.search(queries, max(top, self.depth)) for source in self.sources]
+        depth = max(top, self.depth) if self.method == "rrf" else self.depth
+        return [source.search(queries, depth) for source in self.sources]
 
     def fuse(self, runs: Sequence[Run]) -> Run:
         """One run of the runs of the sources, in their order."""
         if self.method == "rrf":
             return reciprocal_rank(runs, self.k)
-        return weighted_sum(runs, self.weights, self.normalisation)
+        fused = weighted_sum(runs, self.weights, self.normalisation)
+        if self.column is None:
+            return fused
+        return fused.with_extra(**{self.column: scores_in(runs[0], fused)})
 
     def spec(self) -> Spec:
         """See `Source.spec`."""
@@ -63,6 +75,31 @@ class Hybrid(Source):
             "depth": self.depth,
             "of": [source.spec() for source in self.sources],
         }
+
+
+def words_and_vectors(words: Source, dense: Source, vectors: float = VECTORS) -> Hybrid:
+    """A ranking by words and one by vectors made one, by their scores; what `tamis fit` and
+    `tamis search --ranking hybrid` search with.
+
+    Both are put on mean 0 and deviation 1 within each query (see `weighted_sum`, `filled`), and
+    vectors count `vectors`, words the rest. The column `words` has the score by words.
+
+    >>> from tempfile import mkdtemp
+    >>> from tamis.search import Index
+    >>> from tamis.types import Document, Query
+    >>> class Letters:
+    ...     def encode(self, texts):
+    ...         return [[float(text.count(letter)) for letter in "aeiou"] for text in texts]
+    >>> texts = {"drum": "a sieve like a drum", "net": "a net for fish"}
+    >>> documents = [Document(name, text) for name, text in texts.items()]
+    >>> index = Index.build(documents, mkdtemp() + "/index")
+    >>> index.encode(Letters())
+    >>> both = words_and_vectors(index.bm25(), index.dense(Letters()))
+    >>> both.search(Queries.of([Query("q", "fish net")]), 2)["q"].ids
+    ['net', 'drum']
+    """
+    weights = 1 - vectors, vectors
+    return Hybrid((words, dense), "sum", weights=weights, normalisation="filled", column=WORDS)
 
 
 def hybrid(

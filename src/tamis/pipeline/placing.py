@@ -33,14 +33,18 @@ def below(run: Run, scored: NDArray[np.bool_], score: Scores) -> Scores:
     return np.where(scored, score, np.where(np.isinf(lowest)[query], run.score, under))
 
 
-def interpolated(run: Run, scored: NDArray[np.bool_], score: Scores, weight: float) -> Scores:
+def interpolated(
+    run: Run, scored: NDArray[np.bool_], score: Scores, weight: float, beside: str | None = None
+) -> Scores:
     """`weight` times the new score and the rest the old one, for rows that have a new one.
 
-    Both are put on 0 to 1 within each query, over its rows with new scores.
+    Both are put on 0 to 1 within each query, over its rows with new scores. `beside` names the
+    column that has the old score, where that is not the score of the run.
     """
+    before = run.score if beside is None else run.extra[beside]
     counted = np.concatenate([[0], np.cumsum(scored)])
     offsets, doc = counted[run.offsets], run.doc[scored]
-    old = Run.trusted(run.queries, run.docs, offsets, doc, run.score[scored])
+    old = Run.of_distinct(run.queries, run.docs, offsets, doc, before[scored])
     new = Run.of_distinct(run.queries, run.docs, offsets, doc, score[scored])
     both = weighted_sum([old, new], [1 - weight, weight], "minmax")
     query = np.repeat(np.arange(len(run)), np.diff(offsets))

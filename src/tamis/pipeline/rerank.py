@@ -57,6 +57,7 @@ class Rerank(Stage):
     missing: Literal["raise", "skip"] = "raise"
     model: str = ""
     seed: int = 0
+    beside: str | None = None
 
     def __post_init__(self) -> None:
         if self.depth < 1:
@@ -81,7 +82,7 @@ class Rerank(Stage):
 
     def spec(self) -> Spec:
         """See `Stage.spec`."""
-        told = {"interpolate": self.interpolate, "latency": self.latency}
+        told = {"interpolate": self.interpolate, "latency": self.latency, "beside": self.beside}
         return {
             "stage": "rerank",
             "model": self.model or type(self.scorer).__name__,
@@ -99,7 +100,7 @@ class Rerank(Stage):
         scored = found.passage >= 0
         score = found.score
         if self.interpolate is not None:
-            score = interpolated(run, scored, score, self.interpolate)
+            score = interpolated(run, scored, score, self.interpolate, self.beside)
         columns = {
             **run.extra,
             **({} if self.interpolate is None else {"model": found.score}),
@@ -239,13 +240,15 @@ def rerank(
     missing: Literal["raise", "skip"] = "raise",
     model: str = "",
     seed: int = 0,
+    beside: str | None = None,
 ) -> Rerank:
     """A stage that re-ranks the first `depth` documents of every query.
 
     Documents are split into `passages` (`whole` unless told, single sentences for `bert-3s`),
     each is scored, and `aggregate` makes one score of them. With `interpolate` w, the score is
     w times the re-ranker's and 1 - w times the first stage's, both put on 0 to 1 over the
-    re-ranked documents of the query. Scores are kept in `cache`. With `latency`, in seconds,
+    re-ranked documents of the query; `beside` names a column of the run that has the latter, where
+    the score of the run is another. Scores are kept in `cache`. With `latency`, in seconds,
     each query is re-ranked as deep as that allows. A document of the run that is `missing`, or
     whose score is no number, is an error, or is left below. `model` is what the spec calls the
     scorer; `seed` draws passages where the spec samples them.
@@ -281,6 +284,7 @@ def rerank(
         missing,
         model,
         seed,
+        beside,
     )
 
 

@@ -1,0 +1,19 @@
+"""Which model makes vectors: from the name a user gives to what an index records of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tamis.models.bases import find_base, identify
+from tamis.scorers.note import documents_of
+from tamis.search.vectors import VectorModel
+
+
+def find_encoder(reference: str) -> tuple[Path, VectorModel]:
+    """The folder that a folder, an installed package or a hub id names, and who that is to
+    documents: where it only learnt to read queries, its base.
+    """
+    folder = find_base(reference)
+    base = identify(documents_of(folder))
+    where = str(folder.resolve()) if Path(reference).expanduser().is_dir() else reference
+    return folder, VectorModel(base.name, base.sha256, where)
