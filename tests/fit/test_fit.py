@@ -137,6 +137,15 @@ def hand_over(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     )
 
 
+def plan_with_vectors(monkeypatch: pytest.MonkeyPatch, used: bool) -> None:
+    """Let there be time to encode documents, and let the hybrid be used or not."""
+    compared = finding._compared
+    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
+    monkeypatch.setattr(
+        "tamis.fit.finding._compared", lambda *given: {**compared(*given), "used": used}
+    )
+
+
 def check_tested(folder: Path, sieve: Sieve) -> None:
     """A sieve ranks test queries as well as its note says."""
     opened = tamis.open_collection(folder)
@@ -163,11 +172,7 @@ def test_a_base_that_only_reads_queries_searches_as_it_was_tested(
     note = json.loads((own / "tamis.json").read_text())
     (own / "tamis.json").write_text(json.dumps({**note, "documents": "documents"}))
     folder = collection(tmp_path / "docs")
-    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
-    compared = finding._compared
-    monkeypatch.setattr(
-        "tamis.fit.finding._compared", lambda *given: {**compared(*given), "used": True}
-    )
+    plan_with_vectors(monkeypatch, used=True)
     hand_over(monkeypatch, chosen)
     _, sieve = fit(request(folder, tmp_path / "s", own))
     assert sieve is not None and (sieve.path / "encoder" / "documents").is_dir()
@@ -183,11 +188,7 @@ def test_a_sieve_that_searches_by_vectors_holds_its_base_once(
     tmp_path: Path, base: Path, chosen: str, used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = collection(tmp_path / "docs")
-    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
-    compared = finding._compared
-    monkeypatch.setattr(
-        "tamis.fit.finding._compared", lambda *given: {**compared(*given), "used": used}
-    )
+    plan_with_vectors(monkeypatch, used)
     hand_over(monkeypatch, chosen)
     _, sieve = fit(request(folder, tmp_path / "s", base))
     assert sieve is not None and sieve.note["chosen"] == chosen
@@ -877,6 +878,21 @@ def test_your_own_candidates(tmp_path: Path, base: Path) -> None:
     assert "BM25" in names and "first stage" in names and "start .50 + first stage" in names
     if sieve.note["chosen"] != "BM25":
         assert not sieve.is_own and sieve.search("drum net")
+
+
+def test_columns_of_your_own_candidates_say_nothing(tmp_path: Path, base: Path) -> None:
+    """A run that `tamis search --ranking hybrid` wrote has a column of that name."""
+    folder = collection(tmp_path / "docs", train=0)
+    ids = tamis.open_collection(folder).queries.ids
+    run = Run.from_dict({query: {f"d{n:02}": 50.0 - n for n in range(20)} for query in ids})
+    tested = []
+    for name, mine in (("plain", run), ("more", run.with_extra(words=np.arange(len(run.doc)) % 7))):
+        tamis.write_run(mine, tmp_path / f"{name}.parquet")
+        given = tmp_path / f"{name}.parquet"
+        _, sieve = fit(request(folder, tmp_path / name, base, candidates=given))
+        assert sieve is not None
+        tested.append(sieve.note["test"])
+    assert tested[0] == tested[1]
 
 
 def test_a_full_disk_leaves_no_sieve(

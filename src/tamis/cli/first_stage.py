@@ -281,8 +281,7 @@ def describe(source: Source) -> str:
 
 def _described(spec: dict[str, Any]) -> str:
     if spec["source"] == "hybrid":
-        shares = spec.get("weights", [1 / len(spec["of"])] * len(spec["of"]))
-        parts = zip(shares, spec["of"], strict=True)
+        parts = zip(spec["weights"], spec["of"], strict=True)  # `tamis search` fuses by scores
         return " and ".join(f"{weight:g} of {_described(each)}" for weight, each in parts)
     if spec["source"] == "dense":
         return f"dense {spec['model']}"

@@ -81,7 +81,7 @@ def choose_model(fitting: Fitting, plan: Plan, found: Found) -> Chosen:
 
 
 def _by_rule(making: Making) -> Chosen:
-    """Nothing to choose by: the usual way, the same for every collection."""
+    """Nothing to choose by: the usual way."""
     found, start, parts = making.found, making.start, making.fitting.parts
     everything = ways(found.name, [START], list(found.others))
     way = usual(everything)

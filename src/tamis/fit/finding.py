@@ -146,6 +146,8 @@ def _given(fitting: Fitting) -> Run:
     path, snapshot = fitting.request.candidates, fitting.index.snapshot
     assert path is not None
     run = given_run(path, fitting.parts.queries)
+    # whatever else a run brings was said of another first stage
+    run = Run.trusted(run.queries, run.docs, run.offsets, run.doc, run.score)
     there = np.append(snapshot.places[0], -1)[run.docs.positions_in(snapshot.ids)][run.doc] >= 0
     if not there.any():
         raise InputError(
