@@ -66,7 +66,7 @@ class Ranked:
         pair, start = [self.words, self.vectors], self.stage(self.first[BM25])
         found = {BM25: self.words, "vectors": self.vectors, "by ranks": reciprocal_rank(pair)}
         for weight in WEIGHTS:
-            found[f"vectors {weight}"] = weighted_sum(pair, [1 - weight, weight], "filled")
+            found[f"vectors {weight}"] = weighted_sum(pair, [1 - weight, weight], ("filled", "z"))
         for way in ways(BM25, [START])[1:]:
             found[way.name] = ranked(way, self.first[BM25], {START: start})
         return found

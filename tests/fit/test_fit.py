@@ -257,7 +257,7 @@ def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> No
     recorded = vector_model(sieve.index)
     assert recorded is not None and recorded.reference == str(base.resolve()) and recorded.sha256
     pooled = [source.spec()["source"] for source in sources_of(sieve)]
-    assert pooled == ["top", "hybrid", "index", "dense"]
+    assert pooled == ["hybrid", "index", "dense"]
 
 
 @pytest.mark.parametrize("chosen", ["hybrid", "start .50 + BM25", "BM25"])
@@ -409,6 +409,10 @@ def test_judgements_only_to_test_on(tmp_path: Path, base: Path) -> None:
     assert guard["choice"]["chosen"] == "hybrid" and guard["choice"]["queries"] == 0
     assert sieve.note["chosen"] == guard["handed over"]
     assert set(sieve.note["test"]) >= {"BM25", "start", "hybrid"}
+    if sieve.note["chosen"] == "hybrid":
+        assert sieve.note["cut"] == {}
+    cost = {row["name"]: row["milliseconds"] for row in sieve.note["candidates"]}
+    assert cost["hybrid"] < cost["start"], "nothing is scored that nobody looks at"
 
 
 def test_without_a_model_words_are_all_there_is(tmp_path: Path) -> None:
@@ -482,6 +486,9 @@ def test_another_request_does_not_go_on(tmp_path: Path, monkeypatch: pytest.Monk
     for other in ({"seed": 1}, {"depth": 9}, {"qrels": {"test": test}}, {"on_error": "skip"}):
         with pytest.raises(OutputError, match="was begun with"):
             fit(request(folder, tmp_path / "s", None, **other), resume=True)
+    monkeypatch.setattr("tamis.fit.job.LAYOUT", 99)
+    with pytest.raises(OutputError, match="begun by another version of tamis"):
+        fit(request(folder, tmp_path / "s", None), resume=True)
 
 
 def test_files_that_change_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -576,6 +583,46 @@ def test_what_the_test_decides_is_handed_over(
     assert not sieve.pipeline.model and not (sieve.path / "model").exists()
 
 
+def test_a_choice_is_tested_against_the_usual_way(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs")
+    plan_with_vectors(monkeypatch, used=True)
+    monkeypatch.setattr(
+        "tamis.fit.choosing.choose",
+        lambda *given, **named: replace(choose(*given, **named), chosen="start"),
+    )
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None
+    against = [each["name"] for each in sieve.note["guard"]["verdict"]["against"]]
+    assert against == ["BM25", "hybrid"]
+
+
+def test_a_sieve_reranks_its_own_candidates_as_it_searches(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = collection(tmp_path / "docs", log=60)
+    plan_with_vectors(monkeypatch, used=True)
+    hand_over(monkeypatch, "start .50 + BM25")
+    _, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and sieve.pipeline.first == "hybrid"
+    find = ["search", "s/index", "docs/queries.jsonl", "--ranking", "hybrid", "-o"]
+    again = ["-c", "s/index", "--model", "s", "--threads", "1", "-o"]
+    assert run([*find, "found.parquet"]) == 0 and run([*find, "found.trec"]) == 0
+    assert run(["search", "s", "docs/queries.jsonl", "-o", "all.parquet"]) == 0
+    capsys.readouterr()
+    assert run(["rerank", "found.parquet", *again, "again.parquet"]) == 0
+    assert "note" not in capsys.readouterr().err
+    whole, done = (tamis.read_run(f"{name}.parquet") for name in ("all", "again"))
+    assert all(whole[query].ids == done[query].ids for query in whole.queries.ids)
+    texts = ["--queries", "docs/queries.jsonl"]
+    assert run(["rerank", "found.trec", *again, "other.trec", *texts]) == 0
+    assert "fused with the scores of your run" in capsys.readouterr().err
+    assert run(["rerank", "found.parquet", *again, "cut.trec", "--agreement", "0.9"]) == 0
+    assert "goes by the model alone" in capsys.readouterr().err
+
+
 def test_a_first_stage_of_ones_own_that_loses_is_not_handed_over(tmp_path: Path) -> None:
     folder, bad = collection(tmp_path / "docs"), tmp_path / "bad.trec"
     lines = [f"q{n:03} Q0 d{(n + k) % 42:02} {k} {9 - k} x" for n in range(46) for k in range(1, 9)]
@@ -588,6 +635,12 @@ def test_a_first_stage_of_ones_own_that_loses_is_not_handed_over(tmp_path: Path)
     bad.write_text("q001 Q0 gone 9 9 x\n")
     with pytest.raises(InputError, match="no document of this collection"):
         fit(request(folder, tmp_path / "t", None, candidates=bad))
+    endless = np.array([9.0, np.inf, 8.0])
+    run = Run.from_dict({"q001": {"d01": 2.0}, "q002": {"d02": 1.0, "d03": 0.5}})
+    run = Run(run.queries, run.docs, run.offsets, run.doc, endless.astype(np.float32))
+    tamis.write_run(run, tmp_path / "endless.parquet")
+    with pytest.raises(InputError, match=r"endless.parquet has a score of inf for query 'q002'"):
+        fit(request(folder, tmp_path / "u", None, candidates=tmp_path / "endless.parquet"))
 
 
 @pytest.mark.parametrize("train", [0, 6, 24])

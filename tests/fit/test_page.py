@@ -347,7 +347,7 @@ def test_a_rule_is_tested_too(outcome: Outcome) -> None:
     )  # fmt: skip
     rows = [replace(row, held_out=None, chosen=row.name == BM25) for row in found.rows]
     page = Page(fit_page(replace(found, chosen=chosen, rows=tuple(rows)), date=DATE))
-    assert "the usual way was taken, which asks nothing of the collection but" in page.words
+    assert "the usual way was taken, as it is where vectors find no candidates" in page.words
     assert "fused with the first stage and counting 0.75." in page.words
     assert f"It fell back: handed over is BM25, because {rule} is" in page.words
     assert "no model was there" not in page.words
@@ -436,13 +436,16 @@ def test_labels_cuts_and_the_first_stage(page: Page, outcome: Outcome) -> None:
     assert "not tuned: 7 judged queries" in words
     assert "used: R@50 0.5000 by words, 0.6000 by words and vectors, p = 0.0010" in words
     assert "was not trained here" in words
+    own = replace(told.found, name="first stage", others={BM25: told.found.test})
+    words = Page(fit_page(replace(told, found=own), date=DATE)).words
+    assert "one way beside your own results: R@50 0.5000 by words" in words
 
 
 def test_nothing_tested_nothing_claimed(outcome: Outcome) -> None:
     page = Page(fit_page(untested(outcome), date=DATE))
     assert "verified: no" in page.words
     assert "What 50 judged queries would buy." in page.words
-    assert "the usual way was taken, which asks nothing of the collection but" in page.words
+    assert "the usual way was taken, as it is where vectors find no candidates" in page.words
     assert "fused with the first stage and counting 0.75." in page.words
     assert "Every candidate" not in page.words and "Summary" not in page.words
     assert not any(re.search(r"0\.\d{4}", cell) for row in page.rows for cell in row)

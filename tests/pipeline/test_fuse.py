@@ -76,6 +76,10 @@ def test_a_single_hit_counts_where_lists_are_filled() -> None:
         {"a": 7 + (0.25 - mean) / spread, "b": -1 / 7 + (0.5 - mean) / spread}, rel=1e-6
     )
     assert fused(weighted_sum([words, vectors], [1, 1], "z")) == {"b": 1.0, "a": -1.0}
+    both = weighted_sum([words, vectors], [1, 1], ("filled", "z"))
+    assert fused(both) == pytest.approx({"a": 7 - 1, "b": -1 / 7 + 1}, rel=1e-6)
+    with pytest.raises(InputError, match="2 runs but 1 normalisations"):
+        weighted_sum([words, vectors], [1, 1], ("z",))
 
 
 def test_scores_of_another_run_row_by_row() -> None:

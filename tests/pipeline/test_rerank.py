@@ -133,6 +133,10 @@ def test_interpolation_by_hand() -> None:
     assert [doc for doc, _ in run["q1"]] == ["a", "b", "c", "d", "e", "f"]
     assert [score for _, score in run["q1"]] == pytest.approx([*expected.values(), -1, -2, -3])
     assert rerank(Words(), DOCUMENTS, interpolate=1.0)(RUN)["q2"].ids == ["b", "c", "f"]
+    with pytest.raises(InputError, match="the run has no column 'words'"):
+        rerank(Words(), DOCUMENTS, interpolate=0.5, beside="words")(RUN)
+    with pytest.raises(InputError, match="fused with"):
+        rerank(Words(), DOCUMENTS, beside="words")
     only_first = rerank(Words(), DOCUMENTS, depth=3, interpolate=0.0)(RUN)
     assert only_first["q2"].ids == ["c", "b", "f"]
 

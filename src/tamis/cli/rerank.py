@@ -34,10 +34,11 @@ from tamis.cli.rerank_inputs import (
     score_cache,
     with_texts,
 )
-from tamis.cli.sieves import is_sieve, stage_of_sieve
+from tamis.cli.sieves import fused_beside, is_sieve, stage_of_sieve
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
+    from tamis.fit.sieve import Pipeline
     from tamis.pipeline.cascade import Cascaded
     from tamis.pipeline.rerank import Rerank
     from tamis.pipeline.reranked import Reranked
@@ -165,8 +166,9 @@ def rerank(
         raise typer.BadParameter("--calibrate is for --agreement")
     check_cache(cache, output, run)
     check_output(output, force)
+    how: Pipeline | None = None
     if is_sieve(model):
-        how, model = stage_of_sieve(model, interpolate)
+        how, model = stage_of_sieve(model, interpolate, alone=agreement is not None)
         passages, interpolate = passages or how.passages, how.interpolate
         depth = depth or how.depth
     skip = on_error == "skip"
@@ -193,6 +195,7 @@ def rerank(
             missing=on_error,
             model=ranker.name,
             seed=seed,
+            beside=fused_beside(how, read) if how else None,
         )
         if tune:
             stage = _tuned(stage, read, tune, measure)

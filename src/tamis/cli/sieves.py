@@ -10,6 +10,7 @@ from tamis.cli.common import say
 
 if TYPE_CHECKING:
     from tamis.fit.sieve import Pipeline, Sieve
+    from tamis.types import Run
 
 
 def is_sieve(folder: str | Path) -> bool:
@@ -28,8 +29,12 @@ def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:
     return open_sieve(folder, threads=threads)
 
 
-def stage_of_sieve(folder: str, interpolate: float | None) -> tuple[Pipeline, str]:
-    """How a sieve re-ranks, unless told how much its model counts, and the folder of that."""
+def stage_of_sieve(
+    folder: str, interpolate: float | None, alone: bool = False
+) -> tuple[Pipeline, str]:
+    """How a sieve re-ranks, unless told how much its model counts, and the folder of that; `alone`
+    takes the model as it is.
+    """
     from tamis.errors import InputError
     from tamis.fit.options import PREFERRED
 
@@ -44,6 +49,10 @@ def stage_of_sieve(folder: str, interpolate: float | None) -> tuple[Pipeline, st
     how = sieve.pipeline
     if interpolate is not None:
         how = replace(how, interpolate=interpolate)
+    elif alone:
+        if how.interpolate is not None:
+            say("note: --agreement goes by the model alone, which is not what was tested")
+        how = replace(how, interpolate=None)
     elif how.interpolate == 0:
         how = replace(how, interpolate=PREFERRED)
         say(
@@ -51,6 +60,19 @@ def stage_of_sieve(folder: str, interpolate: float | None) -> tuple[Pipeline, st
             f"model re-ranks your run and counts {PREFERRED:g}, which was not tested"
         )
     return how, str(sieve.path / "model")
+
+
+def fused_beside(how: Pipeline, run: Run) -> str | None:
+    """The column of a run that the model of a sieve is fused with, if not the run's score."""
+    from tamis.fit.sieve import HYBRID
+    from tamis.pipeline.hybrid import WORDS
+
+    if how.first != HYBRID or not how.interpolate:
+        return None
+    if WORDS in run.extra:
+        return WORDS
+    say("note: fused with the scores of your run; the sieve itself fuses with those of BM25")
+    return None
 
 
 def say_what_was_tested(sieve: Sieve) -> None:

@@ -72,7 +72,7 @@ def choose_model(fitting: Fitting, plan: Plan, found: Found) -> Chosen:
         decided = None
         if len(fitting.parts.test) >= LEAST_QUERIES:
             first = Choice(way.name, way.name, BM25, BM25, 0, ())
-            decided = _tested(making, first, runs)
+            decided = _tested(making, first, runs, way)
             way = next(each for each in everything if each.name == decided.name)
         return Chosen(way, None, tuple(everything), runs, settled=decided)
     if not len(fitting.parts.learn) or not making.rounds:
@@ -93,17 +93,17 @@ def _by_rule(making: Making) -> Chosen:
     decided = None
     if len(parts.test) >= LEAST_QUERIES:
         rule = Choice(way.name, way.name, START, BM25, 0, ())
-        decided = _tested(making, rule, runs)
+        decided = _tested(making, rule, runs, way)
         way = next(each for each in everything if each.name == decided.name)
     model = start if way.model == START else None
     return Chosen(way, model, tuple(everything), runs, settled=decided)
 
 
-def _tested(making: Making, choice: Choice, runs: Mapping[str, Run]) -> Settled:
-    """What is left of a choice after its test: against start, BM25 and a first stage of the
-    user's own.
+def _tested(making: Making, choice: Choice, runs: Mapping[str, Run], usually: Way) -> Settled:
+    """What is left of a choice after its test: against start, BM25, the usual way and a first
+    stage of the user's own.
     """
-    own = [GIVEN] if making.found.name == GIVEN else []
+    own = [usually.name, *([GIVEN] if making.found.name == GIVEN else [])]
     return settled(choice, tested(making, runs), also=own, seed=making.fitting.request.seed)
 
 
@@ -127,7 +127,7 @@ def _by_judgements(making: Making) -> Chosen:
     chosen, decided = by_name[choice.chosen], None
     runs = making.test_runs(models, everything, chosen)
     if len(parts.test) >= LEAST_QUERIES:
-        decided = _tested(making, choice, runs)
+        decided = _tested(making, choice, runs, usual(everything))
         chosen = by_name[decided.name]
     unanswered = making.unanswered(chosen, models)
     calibration = _calibration(chosen, tried, found.name, unanswered[0])

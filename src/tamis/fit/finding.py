@@ -139,6 +139,13 @@ def given_run(path: Path, queries: Queries) -> Run:
         raise InputError(
             f"{path} has no query of this collection", hint="was it made for other queries?"
         )
+    endless = np.flatnonzero(np.isinf(run.score))
+    if len(endless):
+        query = run.queries.ids[int(np.searchsorted(run.offsets, endless[0], "right")) - 1]
+        raise InputError(
+            f"{path} has a score of {run.score[endless[0]]:g} for query {query!r}",
+            hint="a fit weighs scores: give numbers, or ranks turned into such",
+        )
     return run
 
 

@@ -28,6 +28,7 @@ from tamis.errors import InputError, OutputError
 from tamis.pipeline.hybrid import Hybrid
 from tamis.search import Index, chosen_source
 from tamis.types import Queries, Query, Source
+from tamis.types.pipeline import TopOfSource
 
 SECONDS = 6.0
 """What an answer takes, until the judge's own pace is known."""
@@ -80,7 +81,9 @@ def sources_of(thing: Judgeable) -> list[Source]:
     alone; each once.
     """
     parts = thing.first.sources if isinstance(thing.first, Hybrid) else ()
-    sources = [thing.source, thing.first, *parts, chosen_source(thing.index)]
+    whole = thing.source
+    whole = whole.source if isinstance(whole, TopOfSource) else whole  # nothing is re-ranked
+    sources = [whole, thing.first, *parts, chosen_source(thing.index)]
     return list({json.dumps(each.spec(), sort_keys=True): each for each in sources}.values())
 
 

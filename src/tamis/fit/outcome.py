@@ -105,7 +105,7 @@ class Outcome:
             verified,
             why,
             _labels(chosen),
-            _cut(chosen),
+            _cut(chosen) if _scores(chosen, found, chosen.way) else {},
             dict(fitting.work.seconds),
             _versions(),
             request.seed,
@@ -201,9 +201,11 @@ def _row(
     queries = max(1, len(fitting.parts.test))
     stage = way.model if way.model in found.others else found.name
     first = work.taken(f"{stage}-test") / queries
-    alone = (way.model is None or way.model in found.others) and stage != GIVEN
+    alone = not _scores(chosen, found, way) and stage != GIVEN
     cost = work.folder / f"cost {way.model}.json"
-    again = float(json.loads(cost.read_text("utf-8"))["seconds"]) if cost.exists() else 0.0
+    again = 0.0
+    if not alone and cost.exists():
+        again = float(json.loads(cost.read_text("utf-8"))["seconds"])
     timed = bool(len(fitting.parts.test)) and (alone or again > 0)  # not the user's own first stage
     why = chosen.choice.refused.get(way.name, "") if chosen.choice else ""
     if chosen.settled and chosen.settled.fell_back and way.name == chosen.settled.choice.chosen:
@@ -217,6 +219,13 @@ def _row(
         round(1000 * (first + again), 2) if timed else None,
         round(_training(fitting, way) / 60, 1),
     )
+
+
+def _scores(chosen: Chosen, found: Found, way: Way) -> bool:
+    """Whether a model scores what was found: to rank it, or to tell how sure an answer is."""
+    if way.weight == 0.0:
+        return way == chosen.way and chosen.calibration is not None
+    return way.model is not None and way.model not in found.others
 
 
 def _training(fitting: Fitting, way: Way) -> float:

@@ -34,8 +34,9 @@ def guarded(outcome: Outcome) -> str:
 
 
 _USUAL = (
-    f"the base, fused with the first stage and counting {PREFERRED:g}",
-    "the base’s vectors and words fused by their scores",
+    "as it is where vectors find no candidates: the base, fused with the first stage and counting "
+    f"{PREFERRED:g}",
+    "as it is where vectors help to find candidates: they and words, fused by their scores",
 )
 
 
@@ -49,8 +50,7 @@ def _by_rule(outcome: Outcome) -> str:
     if len(outcome.parts.learn):
         none = "The judged queries cannot be parted, so there are none"
     return (
-        f"{none} to choose by. So the usual way was taken, which asks nothing of the collection "
-        f"but whether there is time to encode it: {_USUAL[outcome.found.name == HYBRID]}."
+        f"{none} to choose by. So the usual way was taken, {_USUAL[outcome.found.name == HYBRID]}."
     )
 
 

@@ -122,15 +122,17 @@ def _vectors(outcome: Outcome) -> str:
     facts = outcome.found.facts.get("vectors")
     if not facts:
         return "not tried"
+    own, used = outcome.found.name == GIVEN, "used" if facts["used"] else "not used"
+    used = "one way beside your own results" if own else used
     if "measure" not in facts:
-        return "used; too few queries are judged to compare what it finds with what words find"
+        return f"{used}; too few queries are judged to compare what they find with what words find"
     p = facts.get("p")
     tested = f", {p_text(p)}" if p is not None else ""
     found = (
         f"{escape(str(facts['measure']))} {facts[BM25]:.4f} by words, {facts[HYBRID]:.4f} by "
         f"words and vectors{tested}, on judged queries that nothing was trained on yet"
     )
-    return f"{'used' if facts['used'] else 'not used'}: {found}"
+    return f"{used}: {found}"
 
 
 def _labels(outcome: Outcome) -> str:

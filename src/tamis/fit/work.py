@@ -88,6 +88,11 @@ def working(
         if path.exists() and json.loads(path.read_text("utf-8")) != request:
             known = json.loads(path.read_text("utf-8"))
             other = next(name for name in request if request[name] != known.get(name))
+            if other == "layout":
+                raise OutputError(
+                    f"{folder} was begun by another version of tamis",
+                    hint="begin again with --force",
+                )
             told = f"{other} {known.get(other)!r}, not {request[other]!r}"
             plain = not isinstance(request[other], list | dict)
             raise OutputError(

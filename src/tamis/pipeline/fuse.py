@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,8 @@ from tamis.evaluation import Measure, evaluate
 from tamis.types import Ids, Qrels, Queries, Run
 
 Normalisation = Literal["minmax", "z", "filled", "none"]
+Points = Callable[[Run], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""Each row's points and, a query, the points of a document that is not there."""
 FILLED = 50
 """How many documents a list has at least for `filled`."""
 WEIGHTS = tuple(round(0.05 * n, 2) for n in range(21))
@@ -29,13 +32,14 @@ def reciprocal_rank(runs: Sequence[Run], k: int = 60) -> Run:
     """
     if k < 0:
         raise InputError(f"k is {k}", hint="k is 0 or more; 60 is usual")
-    return _fuse(runs, [1.0] * len(runs), lambda run: (1 / (k + run.ranks()), _nothing(run)))
+    points: list[Points] = [lambda run: (1 / (k + run.ranks()), _nothing(run))]
+    return _fuse(runs, [1.0] * len(runs), points * len(runs))
 
 
 def weighted_sum(
     runs: Sequence[Run],
     weights: Sequence[float] | None = None,
-    normalisation: Normalisation = "minmax",
+    normalisation: Normalisation | tuple[Normalisation, ...] = "minmax",
 ) -> Run:
     """Fuse by scores, put on one scale within each query and run, then weighted and added.
 
@@ -43,8 +47,8 @@ def weighted_sum(
     deviation 1, `none` leaves them. `filled` is `z` where a list of fewer than fifty documents is
     filled up with scores of 0, which is what other documents have by words: a single hit counts,
     where `z` would make nothing of it. A document that a run did not find counts as 0 for `minmax`
-    and as that run's lowest score for the query otherwise, zeros filled in among them. A run of
-    weight 0 is left out.
+    and as that run's lowest score for the query otherwise, zeros filled in among them. Each run
+    can have a normalisation of its own. A run of weight 0 is left out.
 
     >>> first = Run.from_dict({"q": {"a": 9.0, "b": 5.0}})
     >>> second = Run.from_dict({"q": {"b": 0.2, "c": 0.1}})
@@ -54,15 +58,21 @@ def weighted_sum(
     weights = [1 / max(len(runs), 1)] * len(runs) if weights is None else list(weights)
     if len(weights) != len(runs):
         raise InputError(f"{len(runs)} runs but {len(weights)} weights", hint="give one a run")
-    if normalisation not in ("minmax", "z", "filled", "none"):
-        raise InputError(f"no normalisation {normalisation!r}", hint="minmax, z, filled or none")
+    scales = (normalisation,) * len(runs) if isinstance(normalisation, str) else normalisation
+    if len(scales) != len(runs):
+        raise InputError(
+            f"{len(runs)} runs but {len(scales)} normalisations", hint="give one a run"
+        )
+    for scale in scales:
+        if scale not in ("minmax", "z", "filled", "none"):
+            raise InputError(f"no normalisation {scale!r}", hint="minmax, z, filled or none")
     used = [number for number, weight in enumerate(weights) if weight != 0]
     if runs and not used:
         raise InputError("every weight is 0", hint="give one run a weight at least")
     return _fuse(
         [runs[number] for number in used],
         [weights[number] for number in used],
-        lambda run: _normalised(run, normalisation),
+        [partial(_normalised, normalisation=scales[number]) for number in used],
     )
 
 
@@ -101,20 +111,17 @@ def _normalised(
 def _fuse(
     runs: Sequence[Run],
     weights: Sequence[float],
-    points: Callable[[Run], tuple[NDArray[np.float64], NDArray[np.float64]]],
+    points: Sequence[Points],
 ) -> Run:
-    """Add weighted points by query and document.
-
-    `points` gives each row's points and, a query, the points of a document that is not there.
-    """
+    """Add weighted points by query and document."""
     if not runs:
         raise InputError("no runs to fuse", hint="give two or more")
     queries, docs = _common(runs)
     keys, values = [], []
     floor = np.zeros(len(queries))
-    for run, weight in zip(runs, weights, strict=True):
+    for run, weight, pointed in zip(runs, weights, points, strict=True):
         place = run.queries.ids.positions_in(queries.ids).astype(np.int64)
-        row_points, absent = points(run)
+        row_points, absent = pointed(run)
         keys.append(np.repeat(place, run.sizes()) * len(docs) + docs_of(run, docs))
         values.append(weight * (row_points - np.repeat(absent, run.sizes())))
         floor[place] += weight * absent

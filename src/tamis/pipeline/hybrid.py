@@ -21,18 +21,18 @@ VECTORS = 0.6
 
 @dataclass(frozen=True)
 class Hybrid(Source):
-    """Sources whose runs are fused; each is searched `depth` deep, by ranks at least so deep.
+    """Sources whose runs are fused; each is searched `depth` deep at least.
 
-    So the best ten are the first ten of the best thousand, whatever is asked for: a document that
-    one source has at rank 900 gets its points from it in either, and scores are put on one scale
-    over the same documents. Fused by scores, a query has the documents of these lists at most.
+    So the best ten are the first ten of the best thousand: a document that one source has at rank
+    900 gets its points from it in either, and scores are put on one scale over the same documents.
+    Where more than `depth` are asked for, each source is searched so deep.
     """
 
     sources: tuple[Source, ...]
     method: Method = "rrf"
     k: int = 60
     weights: tuple[float, ...] | None = None
-    normalisation: Normalisation = "minmax"
+    normalisation: Normalisation | tuple[Normalisation, ...] = "minmax"
     depth: int = DEFAULT_TOP
     column: str | None = None
     """Where the score of the first source is kept."""
@@ -51,8 +51,7 @@ class Hybrid(Source):
 
     def runs(self, queries: Queries, top: int) -> list[Run]:
         """The run of each source, deep enough for the best `top` of them together."""
-        depth = max(top, self.depth) if self.method == "rrf" else self.depth
-        return [source.search(queries, depth) for source in self.sources]
+        return [source.search(queries, max(top, self.depth)) for source in self.sources]
 
     def fuse(self, runs: Sequence[Run]) -> Run:
         """One run of the runs of the sources, in their order."""
@@ -65,7 +64,9 @@ class Hybrid(Source):
 
     def spec(self) -> Spec:
         """See `Source.spec`."""
-        how = {"k": self.k} if self.method == "rrf" else {"normalisation": self.normalisation}
+        scale = self.normalisation
+        told = scale if isinstance(scale, str) else list(scale)
+        how = {"k": self.k} if self.method == "rrf" else {"normalisation": told}
         weights = {} if self.weights is None else {"weights": list(self.weights)}
         return {
             "source": "hybrid",
@@ -81,8 +82,9 @@ def words_and_vectors(words: Source, dense: Source, vectors: float = VECTORS) ->
     """A ranking by words and one by vectors made one, by their scores; what `tamis fit` and
     `tamis search --ranking hybrid` search with.
 
-    Both are put on mean 0 and deviation 1 within each query (see `weighted_sum`, `filled`), and
-    vectors count `vectors`, words the rest. The column `words` has the score by words.
+    Both are put on mean 0 and deviation 1 within each query, and vectors count `vectors`, words
+    the rest. Few hits by words are filled up with zeros (see `weighted_sum`, `filled`); vectors
+    rank whatever there is. The column `words` has the score by words.
 
     >>> from tempfile import mkdtemp
     >>> from tamis.search import Index
@@ -98,8 +100,13 @@ def words_and_vectors(words: Source, dense: Source, vectors: float = VECTORS) ->
     >>> both.search(Queries.of([Query("q", "fish net")]), 2)["q"].ids
     ['net', 'drum']
     """
-    weights = 1 - vectors, vectors
-    return Hybrid((words, dense), "sum", weights=weights, normalisation="filled", column=WORDS)
+    return Hybrid(
+        (words, dense),
+        "sum",
+        weights=(1 - vectors, vectors),
+        normalisation=("filled", "z"),
+        column=WORDS,
+    )
 
 
 def hybrid(
@@ -107,7 +114,7 @@ def hybrid(
     method: Method = "rrf",
     k: int = 60,
     weights: Sequence[float] | None = None,
-    normalisation: Normalisation = "minmax",
+    normalisation: Normalisation | tuple[Normalisation, ...] = "minmax",
     depth: int = DEFAULT_TOP,
 ) -> Hybrid:
     """A source of several, such as `hybrid(index.bm25(), index.dense(encoder))`.

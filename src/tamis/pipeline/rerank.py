@@ -66,6 +66,10 @@ class Rerank(Stage):
             raise InputError(
                 f"the re-ranker cannot weigh {self.interpolate:g}", hint="weigh it from 0 to 1"
             )
+        if self.beside is not None and self.interpolate is None:
+            raise InputError(
+                "beside names the score that a model is fused with", hint="say interpolate too"
+            )
         if self.latency is not None and (self.latency <= 0 or self.cache is not None):
             raise InputError(
                 "a latency is above 0 and measured without a cache", hint="give one or the other"
@@ -96,6 +100,11 @@ class Rerank(Stage):
 
     def rerank(self, run: Run) -> Reranked:
         """The run re-ranked, and what there is to say about it."""
+        if self.beside is not None and self.beside not in run.extra:
+            raise InputError(
+                f"the run has no column {self.beside!r}",
+                hint=f"it has {', '.join(run.extra) or 'none'}; name one of these, or none",
+            )
         found, seconds = self._score(run)
         scored = found.passage >= 0
         score = found.score
