@@ -3,15 +3,17 @@
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting none --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting few --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting all --work FOLDER
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.fitting every --work FOLDER
     python -m benchmarks.fitting table
 
 `none`: training queries without judgements, tested on the collection's own test queries. `few`: 8,
-32, 128 and 512 judged training queries, three samples each. `all`: every judgement. A cell is one
-fit; one that was interrupted goes on where it was in the work folder, and `--cells N`
-stops after so many; `--max-time` is that of a fit. `table` prints what is there: the measure of
-BM25, of the start, of plain training (the model trained on all its judgements, taken as it comes)
-and of what the guard chose, with paired t-tests over the test queries, Holm-corrected over the
-table. Every query's value lies in `measured/fitting`, a file a cell: a cell that is there is done.
+32, 128 and 512 judged training queries, three samples each. `all`: every judgement, on 300 test
+queries as the others; `every`: the same on every test query. A cell is one fit; one that was
+interrupted goes on where it was in the work folder, and `--cells N` stops after so many;
+`--max-time` is that of a fit. `table` prints what is there: the measure of BM25, of the start, of
+plain training (the model trained on all its judgements, taken as it comes) and of what the guard
+chose, with paired t-tests over the test queries, Holm-corrected over the table. Every query's value
+lies in `measured/fitting`, a file a cell: a cell that is there is done.
 """
 
 import argparse
@@ -22,9 +24,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -33,9 +37,10 @@ from tamis.collection.judgements import write_qrels
 from tamis.collection.opening import open_collection
 from tamis.collection.runs import read_run, write_run
 from tamis.evaluation import evaluate, holm, t_test
+from tamis.fit import job
 from tamis.fit.job import Request, fit
 from tamis.fit.learning import judged_examples, recipe_for, trained
-from tamis.fit.look import passages_for, sampled
+from tamis.fit.look import TESTED, parted, passages_for, sampled
 from tamis.fit.sieve import open_sieve
 from tamis.fit.work import Work
 from tamis.models import open_ranker
@@ -55,7 +60,7 @@ MEASURED = Path(__file__).parent / "measured" / "fitting"
 KEYS = "BM25", "start", "trained", "chosen"
 PAIRS = ("chosen", "BM25"), ("chosen", "start"), ("trained", "start")
 """What is compared, query by query."""
-MINUTES = {"none": 4, "few": 8, "all": 20}
+MINUTES = {"none": 4, "few": 8, "all": 20, "every": 8}
 """How long a cell takes on two quiet cores, about."""
 
 
@@ -71,16 +76,15 @@ class Cell:
     @property
     def name(self) -> str:
         """Where its outcome lies."""
-        return (
-            f"{self.collection}-{self.judged if self.judged is not None else 'all'}-{self.sample}"
-        )
+        judged = self.part if self.judged is None else self.judged
+        return f"{self.collection}-{judged}-{self.sample}"
 
 
 def cells(part: str) -> Iterator[Cell]:
     """The cells of a part, one collection after the other within each size."""
     if part == "none":
         yield from (Cell(part, name, 0) for name in NAMES)
-    elif part == "all":
+    elif part in ("all", "every"):
         yield from (Cell(part, name, None) for name in NAMES)
     else:
         for sample in range(SAMPLES):
@@ -123,7 +127,9 @@ def run(
     started = sieve.with_name(f"{sieve.name}.fitting")
     if not started.exists():
         shutil.copytree(index_with_vectors(cell.collection, work, data, base), started / "index")
-    fit(request, resume=started.exists(), said=lambda words: print("  ", words, flush=True))
+    tested = len(judged["test"]) if cell.part == "every" else TESTED
+    with patch.object(job, "parted", partial(parted, tested=tested)):
+        fit(request, resume=started.exists(), said=lambda words: print("  ", words, flush=True))
     took = time.monotonic() - began
     if with_plain and cell.judged and not (sieve / "runs" / "tuned.parquet").exists():
         plain(cell, sieve, work, source, base, threads)
@@ -229,7 +235,8 @@ def table() -> list[str]:
         taken_back = told.get("handed over", told["chosen"]) != told["chosen"]
         row.append(f"{told['chosen']}{', taken back on the test' if taken_back else ''}")
         lines.append("| " + " | ".join(row) + " |")
-    return [*lines, "", *_by_size([each for each in found.values() if each[0].part == "few"])]
+    lines += ["", *_by_size([each for each in found.values() if each[0].part == "few"])]
+    return [*lines, "", *_by_all([each for each in found.values() if each[0].judged is None])]
 
 
 def _place(cell: Cell) -> tuple[int, int, int]:
@@ -260,6 +267,20 @@ def _by_size(found: Sequence[tuple[Cell, Any]]) -> list[str]:
         for at in range(len(PAIRS)):
             known = [each[at] for each in means if not np.isnan(each[at])]
             row.append(_decimal(float(np.mean(known)), "+") if known else "")
+        lines.append("| " + " | ".join(row) + " |")
+    return lines
+
+
+def _by_all(found: Sequence[tuple[Cell, Any]]) -> list[str]:
+    """What was chosen beside plain training on all judgements."""
+    lines = ["| all judgements | queries | trained | chosen | chosen − trained | p |",
+             "|---|---:|---:|---:|---:|---:|"]  # fmt: skip
+    for cell, told in sorted(found, key=lambda each: _place(each[0])):
+        values = {key: np.array(each) for key, each in told["values"].items()}
+        means = [_decimal(values[key].mean()) for key in ("trained", "chosen")]
+        change = _decimal((values["chosen"] - values["trained"]).mean(), "+")
+        p = _level(_p(told["values"], "chosen", "trained"))
+        row = [cell.collection, str(len(told["queries"])), *means, change, p]
         lines.append("| " + " | ".join(row) + " |")
     return lines
 

@@ -436,7 +436,7 @@ def test_labels_cuts_and_the_first_stage(page: Page, outcome: Outcome) -> None:
     assert "not tuned: 7 judged queries" in words
     assert "used: R@50 0.5000 by words, 0.6000 by words and vectors, p = 0.0010" in words
     assert "was not trained here" in words
-    own = replace(told.found, name="first stage", others={BM25: told.found.test})
+    own = replace(told.found, name="first stage", others={BM25: (told.found.test,) * 2})
     words = Page(fit_page(replace(told, found=own), date=DATE)).words
     assert "one way beside your own results: R@50 0.5000 by words" in words
 
