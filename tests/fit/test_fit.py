@@ -264,9 +264,7 @@ def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> No
 def test_queries_without_an_answer_count_for_the_threshold(
     tmp_path: Path, base: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamis.fit.job.make_plan", lambda *_: PLAN)
-    if chosen == "start .50 + BM25":
-        monkeypatch.setattr("tamis.fit.finding._compared", lambda *_: {"used": False})
+    plan_with_vectors(monkeypatch, used=chosen != "start .50 + BM25")
     hand_over(monkeypatch, chosen)
     _, before = fit(request(collection(tmp_path / "answered"), tmp_path / "a", base))
     folder = collection(tmp_path / "docs")
