@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -14,12 +15,13 @@ import numpy as np
 import pytest
 
 from tamis.evaluation import compare, evaluate
+from tamis.evaluation.report_tables import p_text
 from tamis.fit.calibrate import Bin, Calibration
 from tamis.fit.choosing import Chosen
 from tamis.fit.finding import Found
 from tamis.fit.guard import Choice, Option, choose, settled
 from tamis.fit.look import Parts
-from tamis.fit.options import BM25, HALFWAY, START, Way, features, ranked, relevant, ways
+from tamis.fit.options import BM25, HALFWAY, START, Way, features, ranked, relevant, usual, ways
 from tamis.fit.outcome import Outcome, Row
 from tamis.fit.page import fit_page, write_page
 from tamis.fit.page_charts import learning_chart, reliability_chart
@@ -154,7 +156,8 @@ def outcome_of(
     choice = choose(options, held, start=START, baseline=BM25)
     runs = runs_of(every, firsts[1], words[1], tested_skills or skills, to_test, 20)
     means = {n: evaluate(to_test, {n: r}, ["RR@10"]).values(n, "RR@10") for n, r in runs.items()}
-    decided = settled(choice, means, resamples=200)
+    also = [usual(every).name]
+    decided = settled(choice, means, also=also, resamples=200)
     way = next(each for each in every if each.name == decided.name)
     run = runs[way.name]
     number = np.repeat(np.arange(len(run)), run.sizes())
@@ -258,6 +261,13 @@ def test_the_head_says_what_was_done(page: Page, outcome: Outcome) -> None:
     )
     low = against[BM25].interval
     assert low is not None and f"95% interval +{low.low:.4f} to +{low.high:.4f}" in page.words
+    assert outcome.chosen.settled is not None
+    tested = outcome.chosen.settled.verdict.against
+    assert [one.name for one in tested] == [START, BM25, "start .75 + BM25"]
+    lead = page.words[page.words.index("On 60 test queries") :].split(" tests.")[0]
+    assert lead.endswith("p is corrected by Holm for 3") and "start .75 + BM25 (" in lead
+    for one in tested:  # as the guard tells it further down
+        assert one.p is not None and f", {unescape(p_text(one.p))})" in lead
 
 
 def test_the_table_says_what_rows_and_comparisons_say(page: Page, outcome: Outcome) -> None:

@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from tamis.evaluation import Comparison, Evaluation, parse_measure
+from tamis.evaluation import Evaluation, parse_measure
 from tamis.evaluation.drawing import counted, shorten, signed
 from tamis.evaluation.report import framed, notes, origin, query_texts, single_queries
 from tamis.evaluation.report_subject import Subject, fact_list
 from tamis.evaluation.report_tables import p_text, summary
 from tamis.evaluation.significance import correct
+from tamis.fit.guard import Against
 from tamis.fit.look import PARTED, SHARES
 from tamis.fit.options import BM25, START
 from tamis.fit.outcome import Outcome
@@ -124,26 +125,41 @@ def _handed_over(outcome: Outcome) -> str:
 
 
 def _verdict(outcome: Outcome) -> str:
-    """In a sentence whether what is handed over beats BM25 and the start."""
+    """In a sentence whether what is handed over beats BM25, the start and the usual way."""
     if outcome.evaluation is None:
         return "Nothing was tested, so nothing is claimed: whether this beats BM25 is not known."
     name, queries = outcome.chosen.way.name, len(outcome.evaluation.queries)
+    found = sorted(_comparisons(outcome, name), key=lambda one: one.name != BM25)
+    told = [_against(one) for one in found]
+    if name == BM25:
+        told.insert(0, "is BM25 itself")
+    elif name == START:
+        told.append("is the start itself")
+    measure = escape(outcome.measure)
+    corrected = f"; p is corrected by Holm for {len(found)} tests" if len(found) > 1 else ""
+    said = " and ".join(filter(None, [", ".join(told[:-1]), *told[-1:]]))
+    said = said or "was compared with nothing"
+    tested = f"{queries:,} test {'query' if queries == 1 else 'queries'}"
+    return f"On {tested}, by {measure}, {escape(name)} {said}{corrected}.{_flattered(outcome)}"
+
+
+def _comparisons(outcome: Outcome, name: str) -> Sequence[Against]:
+    """What was handed over beside what it must not be below, as the guard tested it; where it
+    stands in for another, beside BM25 and the start.
+    """
+    settled = outcome.chosen.settled
+    if settled is not None and not settled.fell_back:
+        return settled.verdict.against
     found = [
         one
         for one in (*outcome.against_bm25, *outcome.against_start)
         if one.run == name and one.measure == parse_measure(outcome.measure)
     ]
     known = correct([one.t_test.raw for one in found])
-    told = [_against(one, p.holm) for one, p in zip(found, known, strict=True)]
-    if name == BM25:
-        told.insert(0, "is BM25 itself")
-    elif name == START:
-        told.append("is the start itself")
-    measure = escape(outcome.measure)
-    corrected = "; p is corrected by Holm for two tests" if len(found) > 1 else ""
-    said = " and ".join(told) or "was compared with nothing"
-    tested = f"{queries:,} test {'query' if queries == 1 else 'queries'}"
-    return f"On {tested}, by {measure}, {escape(name)} {said}{corrected}.{_flattered(outcome)}"
+    return [
+        Against(one.baseline, one.difference, p.holm, one.interval, False)
+        for one, p in zip(found, known, strict=True)
+    ]
 
 
 def _flattered(outcome: Outcome) -> str:
@@ -158,9 +174,9 @@ def _flattered(outcome: Outcome) -> str:
     )
 
 
-def _against(one: Comparison, p: float | None) -> str:
+def _against(one: Against) -> str:
     """One comparison in words, with its figures."""
-    other = "the start" if one.baseline == START else escape(one.baseline)
+    other, p = "the start" if one.name == START else escape(one.name), one.p
     sure = p is not None and p < LEVEL
     word = "beats" if one.difference > 0 else "is below"
     said = f"<strong>{word} {other}</strong>" if sure else f"cannot be told apart from {other}"
