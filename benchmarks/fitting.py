@@ -41,7 +41,7 @@ from tamis.fit import job
 from tamis.fit.job import Request, fit
 from tamis.fit.learning import judged_examples, recipe_for, trained
 from tamis.fit.look import TESTED, parted, passages_for, sampled
-from tamis.fit.sieve import open_sieve
+from tamis.fit.sieve import load_sieve
 from tamis.fit.work import Work
 from tamis.models import open_ranker
 from tamis.pipeline.rerank import rerank
@@ -173,7 +173,7 @@ def _keep(sieve: Path, out: Path, qrels: Qrels, seconds: float) -> None:
     That is the choice before the test queries were looked at: `fit` takes it back where they speak
     clearly against it, and a table over the same queries would then show little else.
     """
-    note = open_sieve(sieve).note
+    note = load_sieve(sieve).note
     chosen, handed = note["guard"]["choice"]["chosen"], note["chosen"]
     wanted = {"BM25": "BM25", "start": "start", "trained": "tuned", "chosen": chosen}
     values: dict[str, Any] = {}

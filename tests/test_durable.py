@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -31,8 +32,9 @@ from tamis.durable import (
     locked,
     new_file,
     new_folder,
+    parse_time,
 )
-from tamis.errors import DamagedError, OutputError
+from tamis.errors import DamagedError, InputError, OutputError
 
 
 def names(folder: Path) -> list[str]:
@@ -191,6 +193,7 @@ def test_a_folder_made_meanwhile_is_not_replaced(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from typing import Literal
 from tamis import durable
 moment, what, path = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 
@@ -267,6 +270,7 @@ def test_a_file_whose_writer_was_killed(tmp_path: Path, moment: str) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
+from typing import Literal
 from tamis.durable import new_folder
 with new_folder(Path(sys.argv[1]), force=True) as part:
     print("held", flush=True)
@@ -553,3 +557,29 @@ def test_progress_in_words(done: int, total: int | None, elapsed: float, said: s
 )
 def test_lengths_of_time(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "seconds"),
+    [
+        ("1h30m", "m", 90 * 60),
+        ("20", "m", 20 * 60),
+        ("1.5", "m", 90),
+        ("20.", "m", 20 * 60),
+        (" 90 s ", "m", 90),
+        ("2min", "s", 120),
+        ("200ms", "s", 0.2),
+        (".5s", "s", 0.5),
+        ("3", "s", 3),
+    ],
+)
+def test_one_parser_reads_every_length_of_time(
+    text: str, unit: Literal["s", "m"], seconds: float
+) -> None:
+    assert parse_time(text, unit) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "m20", "20m!", "-5m", "0s", "soon", "0", "nan", "9e9", "٣"])
+def test_what_is_not_a_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="not a length of time"):
+        parse_time(text, "m")

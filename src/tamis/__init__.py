@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tamis.collection.opening import open_collection, read_queries
     from tamis.collection.runs import read_run, write_run
     from tamis.evaluation import compare, evaluate
-    from tamis.fit.sieve import open_sieve as open
+    from tamis.fit.sieve import load_sieve
     from tamis.pipeline.rerank import rerank
     from tamis.search import Index
     from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
@@ -27,7 +27,7 @@ _HOME = {
     "read_queries": "tamis.collection.opening",
     "read_run": "tamis.collection.runs",
     "write_run": "tamis.collection.runs",
-    "open": "tamis.fit.sieve",
+    "load_sieve": "tamis.fit.sieve",
     "compare": "tamis.evaluation",
     "evaluate": "tamis.evaluation",
     "rerank": "tamis.pipeline.rerank",
@@ -55,7 +55,7 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
-    "open",
+    "load_sieve",
     "open_collection",
     "read_qrels",
     "read_queries",
@@ -69,4 +69,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'tamis' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), "open_sieve" if name == "open" else name)
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

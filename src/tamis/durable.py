@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import os
+import re
 import shutil
 import sys
 import time
@@ -14,13 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Literal, Self
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from tamis.errors import DamagedError, OutputError
+from tamis.errors import DamagedError, InputError, OutputError
 
 BLOCK = 1 << 20
 """How many bytes one checksum covers."""
@@ -304,6 +306,25 @@ def describe_progress(done: int, total: int | None, elapsed: float, unit: str = 
         return f"{done:,}{unit}, {speed}"
     left = f", {duration((total - done) / rate)} left" if rate else ""
     return f"{done:,} of {total:,}{unit} ({done / total:.0%}), {speed}{left}"
+
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+"""The units of time that people write, in seconds."""
+
+
+def parse_time(text: str, unit: Literal["s", "m"]) -> float:
+    """Seconds from `20m`, `1h30m`, `90s`, `200ms`; a number alone is in `unit`.
+
+    >>> parse_time("1h30m", "m"), parse_time("20", "m"), parse_time("1.5 s", "s")
+    (5400.0, 1200.0, 1.5)
+    """
+    compact = re.sub(r"\s+", "", text.lower())
+    compact += unit if compact[-1:].isdecimal() or compact[-1:] == "." else ""
+    parts = re.findall(r"([0-9]+\.?[0-9]*|\.[0-9]+)(h|min|ms|m|s)", compact)
+    seconds = math.fsum(float(number) * UNITS[name] for number, name in parts)
+    if "".join(number + name for number, name in parts) != compact or not 0 < seconds < math.inf:
+        raise InputError(f"{text!r} is not a length of time", hint="write 20m, 1h30m, 90s or 200ms")
+    return seconds
 
 
 def duration(seconds: float) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tamis.cli.app import run
 from tamis.fit import demo
-from tamis.fit.sieve import open_sieve
+from tamis.fit.sieve import load_sieve
 from tamis.models import adopt
 
 
@@ -23,7 +23,7 @@ def test_the_demo_runs_with_words_alone(
     assert "for: how do I stop a loop early" in out and out.count("for: ") == 3
     assert "nDCG@10" in out and "BM25 *" in out
     assert "pip install 'tamis[neural,models]'" in out
-    sieve = open_sieve("demo.sieve")
+    sieve = load_sieve("demo.sieve")
     assert sieve.verified and sieve.note["test"]["BM25"]["nDCG@10"] > 0.1
     assert run(["demo", "--quick"]) == 0
 

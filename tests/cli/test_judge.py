@@ -177,7 +177,7 @@ def test_a_sieve_brings_its_own_queries(
 ) -> None:
     known = Queries.of([Query("a", "grain"), Query("b", "fish")])
     opened = IndexAlone(Index.open(index), known)
-    monkeypatch.setattr("tamis.fit.sieve.open_sieve", lambda folder: opened)
+    monkeypatch.setattr("tamis.fit.sieve.load_sieve", lambda folder: opened)
     Path("my.sieve").mkdir()
     write_manifest(Path("my.sieve"), "sieve", 1)
     judge(Path("my.sieve"), "--sample", "1", lines="nn")

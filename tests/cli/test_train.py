@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 
 from tamis.cli.app import run
-from tamis.cli.train import seconds
 from tamis.labels import Examples, join_examples, read_examples, write_examples
 from tamis.labels.examples import SOURCES
 from tamis.scorers.note import read_note
@@ -102,7 +100,7 @@ def test_what_cannot_be_is_refused_in_two_lines(
     assert "did you mean" in fails(1, *TRAIN, "--recipe", "monobert-pairwize")
     assert "there is no setting 'rates'" in fails(1, *TRAIN, *SHORT, "--set", "rates=1")
     assert "is not NAME=VALUE" in fails(2, *TRAIN, *SHORT, "--set", "rate")
-    assert "no length of time" in fails(2, *TRAIN, *SHORT, "--max-time", "soon")
+    assert "not a length of time" in fails(2, *TRAIN, *SHORT, "--max-time", "soon")
     same = ["--validate", "gold.parquet"]
     assert "both learnt from and validated on" in fails(1, *TRAIN, *SHORT, *same)
     assert "is no Parquet file" in fails(1, "train", "collection/corpus.jsonl", *TRAIN[2:], *SHORT)
@@ -162,13 +160,6 @@ def test_scores_and_then_judgements_in_one_command(
     for one, missing in (("gold", "weak"), ("weak", "gold")):
         assert run(["train", f"{one}.parquet", *CHAIN]) == 1
         assert f"there are no {missing} examples" in capsys.readouterr().err
-
-
-def test_a_length_of_time() -> None:
-    assert seconds("1h30m") == 5400
-    for text in ("", "20", "m20", "20m!", "-5m", "0s"):
-        with pytest.raises(typer.BadParameter):
-            seconds(text)
 
 
 def test_what_is_validated_on_is_learnt_from_in_no_step(

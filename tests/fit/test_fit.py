@@ -26,7 +26,7 @@ from tamis.fit.look import parted
 from tamis.fit.making import Making, Round
 from tamis.fit.options import POINTS, features, floors, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
-from tamis.fit.sieve import Sieve, open_sieve
+from tamis.fit.sieve import Sieve, load_sieve
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
 from tamis.search.dense import vector_model
@@ -95,7 +95,7 @@ def test_with_judgements_everything_is_tried_and_one_way_is_handed_over(
     assert (tmp_path / "s" / "report.html").is_file()
     hits = sieve.search("drum net", top=3)
     assert len(hits) == 3 and hits[0].text.startswith("a ")
-    assert tamis.open(tmp_path / "s").search("drum net", top=3) == hits
+    assert tamis.load_sieve(tmp_path / "s").search("drum net", top=3) == hits
 
 
 def test_a_teacher_and_word_vectors_make_more_models(
@@ -176,7 +176,7 @@ def test_a_base_that_only_reads_queries_searches_as_it_was_tested(
     hand_over(monkeypatch, chosen)
     _, sieve = fit(request(folder, tmp_path / "s", own))
     assert sieve is not None and (sieve.path / "encoder" / "documents").is_dir()
-    check_tested(folder, open_sieve(tmp_path / "s", threads=1))
+    check_tested(folder, load_sieve(tmp_path / "s", threads=1))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_sieve_that_searches_by_vectors_holds_its_base_once(
     if chosen in ("hybrid", "BM25"):  # sums of normalised scores say nothing across queries
         assert (sieve.calibration is None) == (not used)
         assert sieve.pipeline.interpolate == (0.0 if (chosen, used) == ("hybrid", True) else None)
-    check_tested(folder, open_sieve(tmp_path / "s", threads=1))
+    check_tested(folder, load_sieve(tmp_path / "s", threads=1))
 
 
 def test_few_judged_queries_have_a_learning_curve_over_all_folds(
@@ -966,7 +966,7 @@ def test_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     collection(tmp_path / "docs")
-    common = ["fit", "docs", "--base", str(base), "--depth", "10", "--max-time", "15m"]
+    common = ["fit", "docs", "--base", str(base), "--depth", "10", "--max-time", "15"]
     assert run([*common, "-o", "s", "--dry-run"]) == 0
     assert "plan:" in capsys.readouterr().err and not Path("s").exists()
     assert run([*common, "-o", "s"]) == 0
@@ -976,8 +976,11 @@ def test_the_command_line(
     assert "drum" in capsys.readouterr().out
     assert run(["info", "s"]) == 0
     assert "verified" in capsys.readouterr().out
+    for option in (["--k1", "0"], ["--b", "0"], ["--no-rm3"], ["--rm3"], ["--mu", "0"]):
+        assert run(["search", "s", "drum net", *option]) == 2, option
+        assert "a sieve knows how it ranks" in capsys.readouterr().err
     assert run(["search", "s", "docs/queries.jsonl", "-o", "run.parquet", "--top", "5"]) == 0
     capsys.readouterr()
     code = run(["rerank", "run.parquet", "-c", "s/index", "--model", "s", "-o", "again.parquet"])
-    chosen = open_sieve("s").pipeline.model
+    chosen = load_sieve("s").pipeline.model
     assert code == (0 if chosen else 1)

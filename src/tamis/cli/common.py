@@ -45,6 +45,25 @@ TextColumn = Annotated[str | None, typer.Option("--text", help="Name of the colu
 TitleColumn = Annotated[str | None, typer.Option("--title", help="Name of the title column.")]
 
 
+def job_time(text: str | float) -> float:
+    """The time that a job may take; a number alone is minutes."""
+    return _time(text, "m")
+
+
+def query_time(text: str | float) -> float:
+    """The time that a query may take; a number alone is seconds."""
+    return _time(text, "s")
+
+
+def _time(text: str | float, unit: Literal["s", "m"]) -> float:
+    from tamis.durable import parse_time
+
+    try:
+        return parse_time(str(text), unit)
+    except InputError as error:
+        raise typer.BadParameter(f"{error}; {error.hint}") from None
+
+
 @contextmanager
 def reading(path: str) -> Iterator[Path]:
     """A path to read; `-` is stdin, kept in a file for as long as it is needed."""

@@ -209,7 +209,8 @@ def search(
     from tamis.search import Index, chosen_source
 
     if is_sieve(folder):
-        if ranking or model or rm3 or any((k1, b, mu, terms, documents, weight)):
+        settings = ranking, model, rm3, k1, b, mu, terms, documents, weight
+        if any(setting is not None for setting in settings):
             raise typer.BadParameter("a sieve knows how it ranks: leave --ranking and the like out")
         sieve = opened_sieve(folder, threads)
         if output is None:

@@ -17,12 +17,12 @@ from tamis.cli.common import (
     QrelsFiles,
     QueriesFile,
     by_split,
+    job_time,
     say,
     show,
     show_facts,
     show_json,
 )
-from tamis.cli.train import seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +38,10 @@ def fit(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The sieve to write.")],
     max_time: Annotated[
-        float, typer.Option(parser=seconds, metavar="TIME", help="How long it may take: 20m, 2h.")
+        float,
+        typer.Option(
+            parser=job_time, metavar="TIME", help="Time limit: 20m, 2h; 20 means minutes."
+        ),
     ] = "30m",  # type: ignore[assignment]
     base: Annotated[
         str, typer.Option(help="The model to start from: a folder, a package, a hub id, or none.")

@@ -102,9 +102,9 @@ def _open(folder: Path) -> Judgeable:
     from tamis.search import Index
 
     if (read_manifest(folder) or {}).get("kind") == "sieve":
-        from tamis.fit.sieve import open_sieve
+        from tamis.fit.sieve import load_sieve
 
-        return open_sieve(folder)
+        return load_sieve(folder)
     return IndexAlone(Index.open(folder))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -20,6 +19,7 @@ from tamis.cli.common import (
     QueriesFile,
     TextColumn,
     TitleColumn,
+    query_time,
     say,
     show_facts,
     show_json,
@@ -45,19 +45,6 @@ if TYPE_CHECKING:
     from tamis.types import Run
 
 BERT_3S = "bert-3s"
-
-
-def seconds(text: str) -> float:
-    """A length of time from `200ms`, `1.5s` or plain seconds.
-
-    >>> seconds("200ms"), seconds("1.5 s"), seconds("2")
-    (0.2, 1.5, 2.0)
-    """
-    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(ms|s)?\s*", text.lower())
-    found = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else 0.0
-    if found <= 0:
-        raise typer.BadParameter(f"{text!r} is no length of time; write 200ms or 1.5s")
-    return found
 
 
 def rerank(
@@ -104,8 +91,12 @@ def rerank(
         ),
     ] = None,
     latency: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Re-rank as deep as so much time a query allows: 200ms."),
+        float | None,
+        typer.Option(
+            parser=query_time,
+            metavar="TIME",
+            help="Re-rank as deep as this time per query allows: 200ms; 2 means seconds.",
+        ),
     ] = None,
     agreement: Annotated[
         float | None,
@@ -158,7 +149,6 @@ def rerank(
     from tamis.models import open_ranker
     from tamis.pipeline.rerank import rerank as stage_of
 
-    allowed = None if latency is None else seconds(latency)
     _check_use(aggregate, tune, cache, no_cache, latency, json and output == STDIO)
     if agreement and (interpolate is not None or latency or tune):
         raise typer.BadParameter("--agreement goes without --interpolate, --latency and --tune")
@@ -191,7 +181,7 @@ def rerank(
             depth=depth or 100,
             interpolate=interpolate,
             cache=scores,
-            latency=allowed,
+            latency=latency,
             missing=on_error,
             model=ranker.name,
             seed=seed,
@@ -219,7 +209,7 @@ def _check_use(
     tune: str | None,
     cache: Path | None,
     no_cache: bool,
-    latency: str | None,
+    latency: float | None,
     two_on_stdout: bool,
 ) -> None:
     if (aggregate == BERT_3S) != (tune is not None):

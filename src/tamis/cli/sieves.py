@@ -24,9 +24,9 @@ def is_sieve(folder: str | Path) -> bool:
 
 def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:
     """The sieve in a folder."""
-    from tamis.fit.sieve import open_sieve
+    from tamis.fit.sieve import load_sieve
 
-    return open_sieve(folder, threads=threads)
+    return load_sieve(folder, threads=threads)
 
 
 def stage_of_sieve(

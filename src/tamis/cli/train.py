@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -12,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tamis.cli.common import Force, Json, OnError, QueriesFile, say, show, show_facts, show_json
+from tamis.cli.common import (
+    Force,
+    Json,
+    OnError,
+    QueriesFile,
+    job_time,
+    say,
+    show,
+    show_facts,
+    show_json,
+)
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -21,22 +30,6 @@ if TYPE_CHECKING:
     from tamis.training.recipe import Recipe
     from tamis.training.validation import Validation
     from tamis.types import Ids, Queries
-
-UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
-
-
-def seconds(text: str) -> float:
-    """A length of time from `20m`, `1h30m`, `90s` or plain minutes.
-
-    >>> seconds("20m"), seconds("1h30m"), seconds("90s"), seconds("1.5 h")
-    (1200.0, 5400.0, 90.0, 5400.0)
-    """
-    plain = re.sub(r"\s+", "", text.lower())
-    parts = re.findall(r"(\d+\.?\d*|\.\d+)(h|min|m|s)", plain)
-    found = sum(float(number) * UNITS[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) != plain or found <= 0:
-        raise typer.BadParameter(f"{text!r} is no length of time; write 20m, 1h30m or 90s")
-    return found
 
 
 def _show_recipes(wanted: bool) -> None:
@@ -94,7 +87,10 @@ def train(
         typer.Option("--set", metavar="NAME=VALUE", help="Change the recipe: rate=1e-5."),
     ] = None,
     max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Train as long as this allows: 20m, 1h30m.")
+        float | None,
+        typer.Option(
+            parser=job_time, metavar="TIME", help="Time limit: 20m, 1h30m; 20 means minutes."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a training that was stopped.")
@@ -128,7 +124,7 @@ def train(
 
     if validate and no_validation:
         raise typer.BadParameter("--validate goes without --no-validation")
-    began, allowed = time.monotonic(), None if max_time is None else seconds(max_time)
+    began = time.monotonic()
     parts = [read_examples(each) for each in examples]
     stages = _stages(recipe, parts)
     chosen = [_recipe(name, setting or [], seed) for name, _ in stages]
@@ -152,8 +148,8 @@ def train(
         _refuse_absent(both, books)
         for number, (each, out, (learn, held)) in enumerate(zip(chosen, outs, both, strict=True)):
             left = None
-            if allowed is not None:
-                left = (allowed - (time.monotonic() - began)) / (len(outs) - number)
+            if max_time is not None:
+                left = (max_time - (time.monotonic() - began)) / (len(outs) - number)
             validation = _validation(each, held)
             new = random_weights and not number
             job = Job(learn, books, each, base, out, validation, threads, new)

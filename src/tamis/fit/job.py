@@ -24,7 +24,7 @@ from tamis.fit.look import (
 )
 from tamis.fit.outcome import Outcome
 from tamis.fit.plan import Plan, Sizes, make_plan, measured_pace
-from tamis.fit.sieve import KIND, LAYOUT, Sieve, open_sieve
+from tamis.fit.sieve import KIND, LAYOUT, Sieve, load_sieve
 from tamis.fit.work import Said, Work, working
 from tamis.manifest import read_manifest
 from tamis.models.bases import find_base
@@ -126,7 +126,7 @@ def fit(
         outcome = Outcome.of(fitting, plan, found, chosen)
         handing.hand_over(fitting, outcome, force=force)
         shutil.rmtree(folder)
-    return plan, open_sieve(request.out, threads=request.threads)
+    return plan, load_sieve(request.out, threads=request.threads)
 
 
 def _check_output(request: Request, force: bool) -> None:

@@ -80,7 +80,7 @@ def first_stage(
 
 @dataclass(frozen=True, eq=False)
 class Sieve:
-    """A sieve that is open; made by `open_sieve`."""
+    """A sieve that is open; made by `load_sieve`."""
 
     path: Path
     note: Mapping[str, Any]
@@ -184,7 +184,7 @@ class Sieve:
         return f"<Sieve {self.path.name}: {self.index.documents:,} documents>"
 
 
-def open_sieve(path: Path | str, *, threads: int | None = None) -> Sieve:
+def load_sieve(path: Path | str, *, threads: int | None = None) -> Sieve:
     """A sieve that `tamis fit` wrote."""
     folder = Path(path)
     note = expect(folder, KIND, LAYOUT)
