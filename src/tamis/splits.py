@@ -1,22 +1,96 @@
 """Parts of a collection's queries for training, validation and test that leak nothing.
 
-Queries that are duplicates or near-duplicates of each other stay in one part, and so do those with
-the same answer, where judgements are given and that leaves parts of about the shares.
+`is_test` is the one rule for which splits are held out, `HeldOut` the one for which queries may
+not be learnt from because of them. Where parts are drawn, queries that are duplicates or
+near-duplicates of each other stay in one part, and so do those with the same answer, where
+judgements are given and that leaves parts of about the shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from tamis.errors import InputError
-from tamis.text.near import near_duplicates
+from tamis.text.near import near_duplicates, query_hash
 from tamis.types import Ids, Qrels, Queries
 
 SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
+
+
+def is_test(split: str) -> bool:
+    """Whether a split is held out: whether its name contains "test", in any case.
+
+    >>> [is_test(name) for name in ("test", "devtest", "TestA", "latest", "train")]
+    [True, True, True, True, False]
+    """
+    return "test" in split.casefold()
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """The queries of test splits: what repeats one of them may not be learnt from.
+
+    >>> from tamis.types import Query
+    >>> texts = {"a": "drum sieve", "b": "Drum sieve?", "c": "sift flour"}
+    >>> queries = Queries.of(Query(name, text) for name, text in texts.items())
+    >>> held_out = HeldOut.of({"test": Qrels.from_dict({"a": {"d1": 1}})}, queries)
+    >>> held_out.splits, [*held_out.leaks(queries)]
+    (('test',), ['a', 'b'])
+    """
+
+    splits: tuple[str, ...]
+    ids: Ids
+    texts: tuple[str, ...] = ()
+    """Those that are known."""
+    hashes: frozenset[str] = frozenset()
+    """Those of the texts, and of test queries of which nothing else is known."""
+
+    @classmethod
+    def of(
+        cls, splits: Mapping[str, Qrels], queries: Queries | None, hashes: Iterable[str] = ()
+    ) -> HeldOut:
+        """The queries of the test splits among some judgements, with their texts where known."""
+        names = tuple(name for name in splits if is_test(name))
+        ids = Ids.of([])
+        for name in names:
+            ids = ids.union(splits[name].queries)
+        return cls.of_queries(ids, queries, hashes, names)
+
+    @classmethod
+    def of_queries(
+        cls,
+        ids: Ids,
+        queries: Queries | None,
+        hashes: Iterable[str] = (),
+        splits: tuple[str, ...] = (),
+    ) -> HeldOut:
+        """These queries, with their texts where known."""
+        texts: tuple[str, ...] = ()
+        if queries is not None and queries.texts is not None:
+            places = ids.positions_in(queries.ids)
+            texts = tuple(queries.texts[place] for place in places[places >= 0].tolist())
+            texts = tuple(text for text in texts if text.strip())
+        return cls(splits, ids, texts, frozenset([*hashes, *map(query_hash, texts)]))
+
+    def leaks(self, queries: Queries) -> Ids:
+        """Those of the queries that are test queries, or the same as one, or nearly the same."""
+        leaking = queries.ids.positions_in(self.ids) >= 0
+        if queries.texts is not None and self.hashes:
+            same = [
+                bool(text.strip()) and query_hash(text) in self.hashes for text in queries.texts
+            ]
+            leaking |= np.array(same, bool)
+        if queries.texts is not None and self.texts:
+            count = len(queries.texts)
+            for group in near_duplicates([*queries.texts, *self.texts]):
+                if group[-1] >= count:  # texts of test queries come last
+                    leaking[[number for number in group if number < count]] = True
+        return queries.ids.select(np.flatnonzero(leaking))
 
 
 def split(

@@ -20,12 +20,13 @@ import pytest
 import typer
 
 from tamis.cli import judge as verb
+from tamis.collection.beir import write_judged
 from tamis.collection.judgements import read_qrels
-from tamis.errors import InputError, LineError, TamisError
+from tamis.errors import InputError, OutputError, TamisError
 from tamis.fit.judging import IndexAlone
 from tamis.manifest import write_manifest
 from tamis.search import Index
-from tamis.types import Document, Queries, Query
+from tamis.types import Document, Qrels, Queries, Query
 
 DOCS = [
     Document("d1", "A drum sieve sorts grain.", "Drum sieve"),
@@ -70,27 +71,26 @@ def judge(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     return run
 
 
-def pairs(path: str = "tools.qrels") -> dict[str, dict[str, int]]:
+def pairs(path: str = "tools-judged") -> dict[str, dict[str, int]]:
     return read_qrels(path).to_dict()
 
 
 def test_answers_by_lines(index: Path, judge: Any) -> None:
     said = judge(index, "log.txt", lines="y")
     assert "nothing is found for 1 query, left out" in said.words
-    assert "to judge: 4 documents for 2 queries; every answer goes to tools.qrels" in said.words
+    assert "to judge: 4 documents for 2 queries; every answer goes to tools-judged" in said.words
     assert len(said.screens) == 2
     assert said.screens[0].startswith("1 of 2, document 1 of 2, about 1 min left\n")
     assert "before this: relevant" in said.screens[1]
-    assert "tools.qrels: 1 judgement (1 new) of 1 query, 1 relevant\n" in said.words
+    assert "tools-judged: 1 judgement (1 new) of 1 query, 1 relevant\n" in said.words
     assert "3 documents left, 0 skipped, 1 query judged in part\n" in said.words
-    assert f"go on:   tamis judge {index} log.txt -o tools.qrels\n" in said.words
-    assert "tamis evaluate tools.qrels RUN" in said.words
+    assert f"go on:   tamis judge {index} log.txt -o tools-judged\n" in said.words
     (grades,) = pairs().values()
     assert list(grades.values()) == [1]
 
 
 def test_grades_skip_undo_and_keys_that_are_none(index: Path, judge: Any) -> None:
-    said = judge(index, "log.txt", "-o", "a.qrels", lines="2nxuusyq")
+    said = judge(index, "log.txt", "-o", "a", lines="2nxuusyq")
     notes = [screen.splitlines()[-1] for screen in said.screens[:-1]]
     assert notes[1:6] == [
         "before this: perfectly relevant",
@@ -102,7 +102,7 @@ def test_grades_skip_undo_and_keys_that_are_none(index: Path, judge: Any) -> Non
     places = [screen.partition(",")[0] + screen[7:21] for screen in said.screens]
     assert places[0] == places[5]
     assert len(said.screens) == 8
-    assert sum(map(len, pairs("a.qrels").values())) == 1
+    assert sum(map(len, pairs("a").values())) == 1
     assert "2 documents left, 1 skipped" in said.words
 
 
@@ -110,7 +110,7 @@ def test_nothing_to_undo_is_said(index: Path, judge: Any) -> None:
     said = judge(index, "log.txt", lines="uq")
     assert "nothing to undo in this session" in said.words
     assert "nothing was judged, nothing is written" in said.words
-    assert not Path("tools.qrels").exists()
+    assert not Path("tools-judged").exists()
 
 
 def test_after_the_last_document_its_answer_can_be_taken_back(index: Path, judge: Any) -> None:
@@ -127,11 +127,11 @@ def test_it_goes_on_with_the_same_pool(index: Path, judge: Any) -> None:
     judge(index, "log.txt", "-o", "whole", lines="nyn2")
     judge(index, "log.txt", lines="nyq")
     judge(index, "log.txt", lines="n2")
-    assert Path("tools.qrels").read_text() == Path("whole").read_text()
+    assert pairs() == pairs("whole")
 
 
 def test_judgements_of_other_queries_stay(index: Path, judge: Any) -> None:
-    Path("mine").write_text("q9 0 d1 1\n")
+    write_judged([Query("q9", "nets")], Qrels.from_dict({"q9": {"d1": 1}}), Path("mine"), "judged")
     said = judge(index, "log.txt", "-o", "mine", lines="n")
     assert "mine has 1 judgement: kept and extended" in said.words
     assert pairs("mine")["q9"] == {"d1": 1}
@@ -161,7 +161,7 @@ def test_a_document_cannot_touch_the_terminal(tmp_path: Path, judge: Any) -> Non
     Index.build([evil], tmp_path / "evil")
     Path("q.jsonl").write_text(json.dumps({"id": "q", "text": "sieve \x1b[1m"}) + "\n")
     judge(tmp_path / "evil", "q.jsonl", lines="y")
-    assert Path("evil.qrels").read_text() == "q 0 d1 1\n"
+    assert pairs("evil-judged") == {"q": {"d1": 1}}
 
 
 def test_topics_show_what_was_meant(index: Path, judge: Any) -> None:
@@ -181,7 +181,7 @@ def test_a_sieve_brings_its_own_queries(
     Path("my.sieve").mkdir()
     write_manifest(Path("my.sieve"), "sieve", 1)
     judge(Path("my.sieve"), "--sample", "1", lines="nn")
-    assert len(pairs("my.qrels")) == 1
+    assert len(pairs("my-judged")) == 1
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_sieve_brings_its_own_queries(
     [
         ([], "has no queries to judge"),
         (["none.txt"], "zebra|nothing is found"),
-        (["log.txt", "-o", "bad"], "bad:1"),
+        (["log.txt", "-o", "bad"], "bad is a file"),
         (["missing.txt"], "missing.txt"),
     ],
 )
@@ -198,10 +198,10 @@ def test_what_cannot_be_judged(index: Path, judge: Any, arguments: list[str], pr
     Path("bad").write_text("q1 d1\n")
     with pytest.raises(TamisError, match=problem) as raised:
         judge(index, *arguments, lines="y")
-    assert isinstance(raised.value, LineError if "bad" in problem else InputError)
+    assert isinstance(raised.value, OutputError if "bad" in problem else InputError)
     assert raised.value.hint
     assert Path("bad").read_text() == "q1 d1\n"
-    assert not Path("tools.qrels").exists()
+    assert not Path("tools-judged").exists()
 
 
 def test_neither_sieve_nor_index(judge: Any) -> None:

@@ -13,8 +13,10 @@ import pytest
 
 from tamis.cli.app import run
 from tamis.cli.label import how_many
+from tamis.collection.querylog import query_id
 from tamis.labels import Examples, read_examples
 from tamis.search import Index
+from tamis.text.near import query_hash
 from tamis.types import Queries, Query
 
 DOCS = {
@@ -240,10 +242,51 @@ def test_a_split_that_is_not_known_is_not_passed_over(
     assert {query for query, _, _ in rows(found)} == {"q1", "q2"}
 
 
-def test_test_queries_are_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["-c", "docs", "--index", "index", "--split", "test", "-o", "out.parquet"]
-    assert run(["label", "gold", *arguments]) == 0
-    assert "warning: queries of a test split are among them" in capsys.readouterr().err
+def test_a_test_split_is_not_labelled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("docs/qrels/test.tsv").rename("docs/qrels/DevTestA.tsv")
+    arguments = ["-c", "docs", "--index", "index", "-o", "out.parquet"]
+    for verb in ("gold", "pseudo", "weak"):
+        said = fails(capsys, "label", verb, *arguments, "--split", "DevTestA")
+        assert "DevTestA is a test split" in said
+    assert run(["label", "gold", *arguments, "--split", "train"]) == 0
+    assert "held out: 1 query of DevTestA" in capsys.readouterr().err
+
+
+def test_queries_that_repeat_a_test_query_are_left_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"same": "Flour  sacks?", "near": "sacks flour", "other": "flour mill"}
+    asked = [{"_id": name, "text": text} for name, text in (QUERIES | more).items()]
+    Path("docs/queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in asked))
+    rows = "".join(f"{name}\tmill\t1\n" for name in more)
+    with Path("docs/qrels/train.tsv").open("a") as file:
+        file.write(rows)
+    common = ["-c", "docs", "--index", "index"]
+    for verb in ("gold", "pseudo", "weak"):
+        found, facts = made(capsys, verb, *common, "--split", "train")
+        names = {found.queries.ids[n] for n in found.query.tolist()}
+        assert "other" in names and not {"same", "near", "q5"} & names, verb
+        assert facts["test_query_hashes"] == [query_hash("flour sacks")]
+    Path("log.txt").write_text("\n".join((QUERIES | more).values()) + "\n")
+    found, _ = made(capsys, "pseudo", *common, "--queries", "log.txt")
+    texts = {query_id(text): text for text in (QUERIES | more).values()}
+    labelled = {texts[found.queries.ids[n]] for n in found.query.tolist()}
+    assert "flour mill" in labelled and not {"flour sacks", *list(more.values())[:2]} & labelled
+    assert run(["label", "gold", *common, "--split", "train", "-o", "x.parquet"]) == 0
+    assert "left out: 2 queries" in capsys.readouterr().err
+
+
+def test_titles_that_repeat_a_test_query_are_not_made_queries(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["pseudo", "-c", "docs", "--index", "index", "--from-documents", "--made-of", "title"]
+    origins = []
+    for test_query in ("flour sacks", "Flour mill?"):
+        asked = [{"_id": n, "text": x} for n, x in {**QUERIES, "q5": test_query}.items()]
+        Path("docs/queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in asked))
+        found, _ = made(capsys, *command)
+        origins.append({found.origins[n].doc_id for n in found.query.tolist()})
+    assert origins[0] - origins[1] == {"mill"}
 
 
 def test_what_is_missing_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,6 +338,7 @@ import os, pathlib, signal, sys
 import pyarrow.parquet as parquet
 from tamis import durable
 from tamis.cli.app import run
+from tamis.collection.querylog import query_id
 
 def dies(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)

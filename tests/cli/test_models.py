@@ -102,7 +102,7 @@ def test_words_of_a_language_model(folder: Path, capsys: pytest.CaptureFixture[s
     assert "which two words to compare" in capsys.readouterr().out
     with pytest.raises(InputError, match="does not say which two words") as caught:
         open_ranker("plain")
-    assert caught.value.hint.startswith("tamis adopt plain -o FOLDER --words")
+    assert "tamis adopt plain -o plain-adopted --words" in caught.value.hint
     adopting = ["adopt", "plain", "-o", "model", "--template", "{query} {document}"]
     assert run([*adopting, "--words", "drum", "#6"]) == 0
     assert open_model("model").words == ("drum", "net")

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from tamis.cli.app import run
+from tamis.errors import InputError
 from tamis.labels import Examples, join_examples, read_examples, write_examples
 from tamis.labels.examples import SOURCES
 from tamis.scorers.note import read_note
+from tamis.text.near import query_hash
 from tamis.training import loop
+from tamis.training.learner import Job
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")
 TOPICS = ["sieve", "drum", "net", "grain", "flour", "fish"]
@@ -190,3 +193,48 @@ def test_what_is_validated_on_is_learnt_from_in_no_step(
 
     held = asked(judged.validation.examples)
     assert held and not held & (asked(scores.examples) | asked(judged.examples))
+
+
+def trained_on(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> set[str]:
+    """The queries that a training would learn from or be validated on."""
+    used: set[str] = set()
+
+    def note(job: Job, **_: object) -> None:
+        for part in (job.examples, job.validation.examples if job.validation else None):
+            if part is not None:
+                used.update(part.queries.ids[n] for n in part.query.tolist())
+        raise InputError("enough")
+
+    monkeypatch.setattr("tamis.training.loop.train", note)
+    assert run([*arguments]) == 1
+    return used
+
+
+def test_what_repeats_a_test_query_is_not_learnt_from(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = trained_on(monkeypatch, *TRAIN, *SHORT)
+    assert {"qsieve-drum", "qnet-fish"} <= every
+    with Path("collection/queries.jsonl").open("a") as file:
+        file.write('{"_id": "t1", "text": "A the sieve DRUM?"}\n')
+    Path("collection/qrels/MyTest.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nt1\tnet-fish\t1\nqnet-fish\tnet-fish\t1\n"
+    )
+    capsys.readouterr()
+    # The sets of words of sieve-drum and drum-sieve are the same.
+    left_out = {"qnet-fish", "qfish-net", "qsieve-drum", "qdrum-sieve"}
+    assert trained_on(monkeypatch, *TRAIN, *SHORT) == every - left_out
+    said = capsys.readouterr().err
+    assert "held out: 2 queries of MyTest" in said and "4 queries not learnt from" in said
+
+
+def test_test_queries_are_known_by_their_hashes_where_there_is_no_collection(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = read_examples("gold.parquet")
+    facts = {**made.facts, "test_query_hashes": [query_hash("A  the sieve drum.")]}
+    write_examples(replace(made, facts=facts), Path("gold.parquet"), force=True)
+    plain = ["train", "gold.parquet", "-c", "index", "--queries", "collection/queries.jsonl",
+             "--base", "base", "-o", "model", *SHORT]  # fmt: skip
+    used = trained_on(monkeypatch, *plain)
+    assert "qsieve-drum" not in used and "qdrum-sieve" in used

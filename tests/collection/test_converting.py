@@ -15,15 +15,17 @@ from tamis.collection.converting import Request, convert_any
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.collection.look import look
 from tamis.collection.opening import open_collection, read_queries
+from tamis.collection.querylog import query_id
 from tamis.collection.runs import read_run, write_run
 from tamis.collection.saving import write_collection, write_queries
 from tamis.errors import InputError, LineError, OutputError, UnknownFormatError
 from tamis.types import Document, Qrels, Queries, Query, Run
 
 DOCUMENTS = [Document("d1", "Sieves sort grain."), Document("d2", "Drums are loud.")]
-QUERIES = Queries.of([Query("q000001", "sort grain"), Query("q000002", "loud drums")])
-QRELS = Qrels.from_dict({"q000001": {"d1": 1, "d2": 0}, "q000002": {"d2": 1}})
-RUN = Run.from_dict({"q000001": {"d1": 2.5, "d2": 1.0}, "q000002": {"d2": 1.0}})
+GRAIN, DRUMS = query_id("sort grain"), query_id("loud drums")
+QUERIES = Queries.of([Query(GRAIN, "sort grain"), Query(DRUMS, "loud drums")])
+QRELS = Qrels.from_dict({GRAIN: {"d1": 1, "d2": 0}, DRUMS: {"d2": 1}})
+RUN = Run.from_dict({GRAIN: {"d1": 2.5, "d2": 1.0}, DRUMS: {"d2": 1.0}})
 
 FOLDERS = ("beir", "msmarco", "trectext", "collection")
 TABLES = ("jsonl", "csv", "tsv", "parquet")
@@ -55,9 +57,9 @@ def a_collection(folder: Path, format: str) -> Path:
     else:
         path.write_text(
             "qid\tpid\tquery\tpassage\trelevancy\n"
-            "q000001\td1\tsort grain\tSieves sort grain.\t1\n"
-            "q000001\td2\tsort grain\tDrums are loud.\t0\n"
-            "q000002\td2\tloud drums\tDrums are loud.\t1\n"
+            f"{GRAIN}\td1\tsort grain\tSieves sort grain.\t1\n"
+            f"{GRAIN}\td2\tsort grain\tDrums are loud.\t0\n"
+            f"{DRUMS}\td2\tloud drums\tDrums are loud.\t1\n"
         )
     return path
 
@@ -145,9 +147,9 @@ def test_the_reranking_table_is_indexed(tmp_path: Path) -> None:
     assert notes == ["sorted by qid by bytes, relevancy ascending, pid by bytes"]
     rows = pq.read_table(target).to_pylist()
     assert [(row["qid"], row["pid"], row["q_idx"], row["p_idx"]) for row in rows] == [
-        ("q000001", "d2", 0, 0),
-        ("q000001", "d1", 0, 1),
-        ("q000002", "d2", 1, 0),
+        (DRUMS, "d2", 0, 0),
+        (GRAIN, "d2", 1, 0),
+        (GRAIN, "d1", 1, 1),
     ]
 
 
@@ -162,7 +164,7 @@ def test_nothing_else_is_indexed(tmp_path: Path, source: str) -> None:
 def test_a_collection_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tamis.collection.pydocs.open_pydocs", everything)
     convert_any(Request("tamis:pydocs", tmp_path / "log", to="querylog", only_queries=True))
-    assert (tmp_path / "log").read_text() == "sort grain\nloud drums\n"
+    assert (tmp_path / "log").read_text() == "loud drums\nsort grain\n"
     convert_any(Request("tamis:pydocs", tmp_path / "folder", to="beir"))
     assert open_collection(tmp_path / "folder").queries == QUERIES
     with pytest.raises(InputError, match="there is no collection tamis:other"):

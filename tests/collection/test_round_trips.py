@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tamis.collection.base import Collection
 from tamis.collection.opening import open_collection, read_queries
+from tamis.collection.querylog import query_id
 from tamis.collection.saving import write_collection, write_queries
 from tamis.types import Document, Qrels, Queries, Query
 
@@ -186,7 +187,7 @@ def test_xml_topics(asked: Queries) -> None:
 @given(texts=st.lists(ONE_LINE, min_size=1, max_size=5))
 @FEW
 def test_query_log(texts: list[str]) -> None:
-    asked = Queries.of(Query(f"q{n:06d}", text) for n, text in enumerate(texts, 1))
+    asked = Queries.of({query_id(text): Query(query_id(text), text) for text in texts}.values())
     with place() as folder:
         assert write_queries(asked, folder / "t", "querylog") == []
         assert read_queries(folder / "t", "querylog") == asked

@@ -15,6 +15,8 @@ import pytest
 import tamis
 from tamis import durable
 from tamis.cli.app import run
+from tamis.collection.beir import write_judged
+from tamis.collection.querylog import query_id
 from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
 from tamis.fit import finding, learning, making
@@ -848,13 +850,79 @@ def test_judged_queries_that_are_not_used_are_counted() -> None:
     assert parts.facts()["test queries with an answer that is also learnt from"] == 20
 
 
-def test_judgements_that_cannot_be_used_are_not_called_none(tmp_path: Path) -> None:
+def test_judgements_of_which_none_can_be_used_are_refused(tmp_path: Path) -> None:
     folder = collection(tmp_path / "docs", train=0, test=12)
     path = folder / "qrels" / "test.tsv"
-    path.write_text(path.read_text().replace("\td", "\tgone"))
-    _, sieve = fit(request(folder, tmp_path / "s", None))
-    assert sieve is not None
-    assert sieve.note["why"] == "no judgement can be used: nothing was tested"
+    rows = path.read_text()
+    path.write_text(rows.replace("\td", "\tgone"))
+    with pytest.raises(InputError, match="none of the 12 judged queries can be used") as raised:
+        fit(request(folder, tmp_path / "s", None))
+    assert "such as gone00" in str(raised.value) and raised.value.hint
+    assert not (tmp_path / "s.fitting").exists(), "other judgements need no --force"
+    path.write_text(rows.replace("q0", "x0"))
+    with pytest.raises(InputError, match="none of the 12 judged queries has a text") as raised:
+        fit(request(folder, tmp_path / "s", None))
+    assert "--queries" in raised.value.hint
+    assert not (tmp_path / "s.fitting").exists(), "told before any work"
+
+
+def test_judgements_of_which_some_cannot_be_used_are_warned_of(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "docs", train=0, test=12)
+    path = folder / "qrels" / "test.tsv"
+    path.write_text(path.read_text().replace("q003", "lost").replace("\td05", "\tgone"))
+    said: list[str] = []
+    fit(request(folder, tmp_path / "s", None), said=said.append)
+    warnings = [line for line in said if line.startswith("warning: ")]
+    assert any("1 judged queries without text, such as lost" in line for line in warnings)
+    assert any("1 judgements of documents that are not there, such as gone" in w for w in warnings)
+
+
+@pytest.mark.parametrize("name", ["devtest", "testset", "TestA", "latest", "my_TEST-2"])
+def test_every_split_with_test_in_its_name_is_held_out(name: str) -> None:
+    queries = Queries.of([Query(f"q{n}", f"number {n}") for n in range(4)])
+    judged = {"train": Qrels.from_dict({"q0": {"d1": 1}, "q1": {"d1": 1}}),
+              name: Qrels.from_dict({"q2": {"d1": 1}, "q1": {"d1": 1}})}  # fmt: skip
+    parts = parted(queries, judged, Ids.of(["d1"]))
+    assert ([*parts.learn.queries], [*parts.test.queries]) == (["q0"], ["q1", "q2"])
+    assert [*parts.log.ids] == ["q0", "q3"]
+    assert name in str(parts.facts()["judged, to test on"])
+
+
+def test_a_line_more_in_a_log_leaves_every_judgement_with_its_query(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "docs", train=0, test=0)
+    log = tmp_path / "log.txt"
+    asked = [f"{one} {other}" for one in THINGS for other in THINGS if one != other]
+    log.write_text("\n".join(asked) + "\n")
+    rows = {query_id(text): {f"d{n:02}": 1} for n, text in enumerate(asked)}
+    judged = tmp_path / "judged.txt"
+    judged.write_text("".join(f"{q} 0 {d} 1\n" for q, docs in rows.items() for d in docs))
+    values = []
+    for number in range(2):
+        options = {"queries": str(log), "qrels": {"test": str(judged)}}
+        _, sieve = fit(request(folder, tmp_path / f"s{number}", None, **options))
+        assert sieve is not None
+        values.append(sieve.note["test"]["BM25"]["RR@10"])
+        log.write_text("a line more\n" + log.read_text())
+    assert values[0] == values[1] > 0.5
+    judged.write_text("".join(f"q{n:06d} 0 d{n:02} 1\n" for n in range(1, 9)))
+    with pytest.raises(InputError, match="by line number") as raised:
+        fit(request(folder, tmp_path / "s", None, **options))
+    assert f"tamis convert {judged} " in raised.value.hint
+
+
+def test_a_sieve_is_fitted_again_with_judgements_that_bring_their_queries(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "docs", train=0, test=0, log=6)
+    _, first = fit(request(folder, tmp_path / "s", None))
+    assert first is not None and first.note["verified"] == "no"
+    texts = [f"{one} {other}" for one in THINGS for other in THINGS if one != other]
+    queries = [Query(f"new{n:02}", text) for n, text in enumerate(texts)]
+    judged = Qrels.from_dict({f"new{n:02}": {f"d{n:02}": 1} for n in range(len(texts))})
+    write_judged(queries, judged, tmp_path / "judged", "mytest")
+    for name in ("s", "s/index"):
+        options = {"qrels": {"mytest": str(tmp_path / "judged")}}
+        _, again = fit(request(tmp_path / name, tmp_path / f"{name[-1]}2", None, **options))
+        assert again is not None and again.note["verified"] == "yes"
+        assert again.index.documents == first.index.documents
 
 
 def test_copies_of_test_queries_are_not_learnt_from() -> None:

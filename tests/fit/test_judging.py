@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.collection.judgements import read_qrels, write_qrels
+from tamis.collection.beir import write_judged
+from tamis.collection.judgements import read_qrels
+from tamis.collection.opening import read_queries
 from tamis.errors import InputError, LineError, OutputError
 from tamis.fit.judging import (
     IndexAlone,
@@ -117,15 +119,32 @@ def test_an_index_alone_is_pooled_once(tmp_path: Path) -> None:
     assert [i.doc_id for i in pool([source], Queries.of([Query("q", "sieve")]))] == ["d1"]
 
 
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+def file_of(path: Path) -> Path:
+    return path / "qrels" / "judged.tsv"
+
+
+def begin(path: Path, *rows: str, queries: str = "q1") -> None:
+    """A folder of judgements as another session left it."""
+    (path / "qrels").mkdir(parents=True)
+    file_of(path).write_text(HEADER + "".join(rows))
+    names = [f'{{"_id": "{name}", "text": "words"}}\n' for name in queries.split()]
+    (path / "queries.jsonl").write_text("".join(names))
+
+
 def test_what_is_answered_is_written_line_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "qrels"
+    path = tmp_path / "judged"
     with open_judging(FOUR, path) as judging:
         assert not path.exists()
         judging.answer(2)
-        assert path.read_text() == "q1 0 d1 2\n"
+        assert file_of(path).read_text() == HEADER + "q1\td1\t2\n"
+        assert [*read_queries(path).ids] == ["q1"]
         judging.skip()
         judging.answer(0)
-        assert path.read_text() == "q1 0 d1 2\nq2 0 d1 0\n"
+        assert file_of(path).read_text() == HEADER + "q1\td1\t2\nq2\td1\t0\n"
+        assert read_queries(path) == Queries.of([FOUR[0].query, FOUR[2].query])
         assert (judging.left, judging.given, judging.skipped, judging.partly()) == (1, 2, 1, 2)
         place = judging.place()
         assert place is not None
@@ -135,7 +154,7 @@ def test_what_is_answered_is_written_line_by_line(tmp_path: Path) -> None:
         assert judging.place() is None
         with pytest.raises(InputError, match="judged or skipped"):
             judging.skip()
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["qrels"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["judged"]
 
 
 def test_every_change_is_forced_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,16 +168,17 @@ def test_every_change_is_forced_to_disk(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_undo_goes_back_to_the_start_of_the_session(tmp_path: Path) -> None:
-    path = tmp_path / "qrels"
+    path = tmp_path / "judged"
     with open_judging(FOUR, path) as judging:
         for grade in (1, 0, 1):
             judging.answer(grade)
         judging.skip()
         assert [judging.undo() for _ in range(2)] == [True, True]
         assert judging.current == FOUR[2]
-        assert path.read_text() == "q1 0 d1 1\nq1 0 d2 0\n"
+        assert file_of(path).read_text() == HEADER + "q1\td1\t1\nq1\td2\t0\n"
         assert [judging.undo() for _ in range(3)] == [True, True, False]
-        assert not path.exists()
+        assert not file_of(path).exists()
+    with open_judging(FOUR, path) as judging:
         judging.answer(1)
     with open_judging(FOUR, path) as judging:
         assert not judging.undo()
@@ -166,18 +186,34 @@ def test_undo_goes_back_to_the_start_of_the_session(tmp_path: Path) -> None:
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "qrels"
-    path.write_text("other 0 d9 1\nq1 0 d2 1\nq1 0 d9 0")  # without an end of line
+    path = tmp_path / "judged"
+    rows = "other\td9\t1\n", "q1\td2\t1\n", "q1\td9\t0"  # without an end of line
+    begin(path, *rows, queries="other q1")
     with open_judging(FOUR, path) as judging:
         assert (judging.kept, judging.left, judging.given) == (3, 3, 0)
         judging.answer(0)
         judging.answer(1)
         judging.undo()
         judging.undo()
-        assert path.read_text() == "other 0 d9 1\nq1 0 d2 1\nq1 0 d9 0"
+        assert file_of(path).read_text() == HEADER + "".join(rows)
         judging.answer(0)
         assert judging.current == FOUR[2]
     assert read_qrels(path).to_dict() == {"other": {"d9": 1}, "q1": {"d1": 0, "d2": 1, "d9": 0}}
+
+
+@pytest.mark.parametrize("torn", ["q", "q1", "q1\t", "q1\td1", "q1\td1\t", "q1\t\xc3"])
+def test_a_line_that_was_cut_off_is_dropped_with_a_warning(
+    tmp_path: Path, torn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "judged"
+    begin(path, "q1\td2\t1\n")
+    with file_of(path).open("ab") as file:
+        file.write(torn.encode("latin-1"))
+    assert read_qrels(path).to_dict() == {"q1": {"d2": 1}}
+    assert "not written to its end" in caplog.text
+    with open_judging(FOUR, path) as judging:
+        judging.answer(0)
+    assert file_of(path).read_text() == HEADER + "q1\td2\t1\nq1\td1\t0\n"
 
 
 def test_skipped_pairs_are_asked_again_another_day(tmp_path: Path) -> None:
@@ -187,66 +223,67 @@ def test_skipped_pairs_are_asked_again_another_day(tmp_path: Path) -> None:
             judging.skip()
 
 
-def test_ids_with_blanks_go_into_beir_columns(tmp_path: Path) -> None:
-    path = tmp_path / "qrels.tsv"
+def test_ids_with_blanks(tmp_path: Path) -> None:
+    path = tmp_path / "judged"
     spaced = [Pooled(Query("q1", "words"), doc, (1,)) for doc in ("my file.txt", "b")]
-    with open_judging(spaced, path) as judging:
-        judging.answer(1)
-    with open_judging(spaced, path) as judging:
-        judging.answer(0)
+    for grade in (1, 0):
+        with open_judging(spaced, path) as judging:
+            judging.answer(grade)
     assert read_qrels(path).to_dict() == {"q1": {"my file.txt": 1, "b": 0}}
-    (tmp_path / "trec").write_text("q1 0 b 1\n")
-    with (
-        pytest.raises(InputError, match=r"'my file\.txt' has a blank"),
-        open_judging(spaced, tmp_path / "trec"),
-    ):
-        pass
     broken = [Pooled(Query("q1", "words"), "a\nb", (1,))]
     with pytest.raises(InputError, match="line break"), open_judging(broken, tmp_path / "new"):
         pass
 
 
-def test_a_beir_file_is_extended_as_one(tmp_path: Path) -> None:
-    path = tmp_path / "test.tsv"
-    write_qrels(Qrels.from_dict({"q9": {"d": 1}}), path, format="beir")
+def test_another_split_is_extended(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    write_judged([Query("q9", "words")], Qrels.from_dict({"q9": {"d": 1}}), path, "test")
     with open_judging(FOUR, path) as judging:
         judging.answer(2)
-    assert read_qrels(path).to_dict() == {"q1": {"d1": 2}, "q9": {"d": 1}}
+    assert read_qrels(path / "qrels" / "test.tsv").to_dict() == {"q1": {"d1": 2}, "q9": {"d": 1}}
+    assert [*read_queries(path).ids] == ["q1", "q9"]
 
 
-def test_files_that_cannot_grow_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    write_qrels(Qrels.from_dict({"q9": {"d": 1}}), tmp_path / "a.parquet")
-    (tmp_path / "bad").write_text("q1 0 d1 1\nq1 0\n")
+def test_what_cannot_be_extended_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "old.qrels").write_text("q1 0 d1 1\n")
+    begin(tmp_path / "bad", "q1\td1\t1\n", "q1\td1\n", "q1\td2\t1\n")
+    begin(tmp_path / "other", "q1\td1\t1\n")
+    (tmp_path / "other" / "queries.jsonl").write_text('{"_id": "q1", "text": "another"}\n')
+    (tmp_path / "things").mkdir()
+    (tmp_path / "things" / "a.txt").touch()
     for name, error, words in [
-        ("a.parquet", InputError, "cannot grow"),
-        ("bad", LineError, "bad:2"),
-        ("none/qrels", OutputError, "there is no folder"),
-        (".", OutputError, "is a folder"),
+        ("old.qrels", OutputError, "is a file: judgements go into a folder"),
+        ("bad", LineError, "judged.tsv:3"),
+        ("other", InputError, "'another'"),
+        ("none/judged", OutputError, "there is no folder"),
+        ("things", OutputError, "a folder of something else"),
     ]:
-        with pytest.raises(error, match=words), open_judging(FOUR, tmp_path / name):
+        with pytest.raises(error, match=words) as raised, open_judging(FOUR, tmp_path / name):
             pass
+        assert raised.value.hint
 
 
-def test_an_empty_file_is_a_start(tmp_path: Path) -> None:
-    (tmp_path / "qrels").touch()
-    with open_judging(FOUR, tmp_path / "qrels") as judging:
+def test_an_empty_folder_is_a_start(tmp_path: Path) -> None:
+    (tmp_path / "judged").mkdir()
+    with open_judging(FOUR, tmp_path / "judged") as judging:
         judging.answer(1)
-    assert len(read_qrels(tmp_path / "qrels")) == 1
+    assert len(read_qrels(tmp_path / "judged")) == 1
 
 
 def test_one_judge_at_a_time_and_nobody_else(tmp_path: Path) -> None:
-    path = tmp_path / "qrels"
+    path = tmp_path / "judged"
     with open_judging(FOUR, path) as judging:
         with pytest.raises(OutputError, match="another process"), open_judging(FOUR, path):
             pass
         judging.answer(1)
-        path.write_text("q1 0 d1 1\nq7 0 d7 1\n")
+        changed = HEADER + "q1\td1\t1\nq7\td7\t1\n"
+        file_of(path).write_text(changed)
         with pytest.raises(OutputError, match="changed by another program"):
             judging.answer(1)
         with pytest.raises(OutputError, match="changed by another program"):
             judging.undo()
         assert (judging.given, judging.current) == (1, FOUR[1])
-    assert path.read_text() == "q1 0 d1 1\nq7 0 d7 1\n"
+    assert file_of(path).read_text() == changed
 
 
 @contextmanager
@@ -262,18 +299,19 @@ def largest_file(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("room", [0, 4])
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path, room: int) -> None:
-    path = tmp_path / "qrels"
+    path = tmp_path / "judged"
     with open_judging(FOUR, path) as judging:
         with largest_file(room), pytest.raises(OSError, match=r"space|large"):
             judging.answer(1)
-        assert [each.name for each in tmp_path.iterdir()] == [".qrels.lock"]
+        assert not [file for file in path.rglob("*") if file.is_file()]
         judging.answer(1)
-        with largest_file(10 + room), pytest.raises(OSError, match=r"space|large"):
+        first = HEADER + "q1\td1\t1\n"
+        with largest_file(len(first) + room), pytest.raises(OSError, match=r"space|large"):
             judging.answer(1)
-        assert path.read_text() == "q1 0 d1 1\n"
+        assert file_of(path).read_text() == first
         assert judging.current == FOUR[1]
         judging.answer(0)
-    assert path.read_text() == "q1 0 d1 1\nq1 0 d2 0\n"
+    assert file_of(path).read_text() == first + "q1\td2\t0\n"
 
 
 def test_the_time_left_follows_the_pace_and_forgets_breaks(tmp_path: Path) -> None:
@@ -313,8 +351,9 @@ def test_the_file_is_what_was_answered_and_not_taken_back(actions: list[str]) ->
                 judging.skip() if action == "skip" else judging.answer(int(action))
                 steps.append((asked_now, action))
             stand = [step for step in kept + steps if step[1] != "skip"]
-            lines = [f"{pooled[n].query.id} 0 {pooled[n].doc_id} {grade}\n" for n, grade in stand]
-            assert (path.read_text() if path.exists() else "") == "".join(lines)
+            lines = [f"{pooled[n].query.id}\t{pooled[n].doc_id}\t{g}\n" for n, g in stand]
+            text = file_of(path).read_text() if file_of(path).exists() else HEADER
+            assert text == HEADER + "".join(lines)
         if actions and lines:
             assert len(read_qrels(path).grade) == len(lines)
 

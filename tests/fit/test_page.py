@@ -177,7 +177,7 @@ def outcome_of(
         True, f"tested on {tests} queries that nothing was learnt or chosen on",
         {"gold": {"positive": 45, "negative": 90}}, {"documents scored": 720, "documents cut": 360,
         "tokens cut": 1234}, SECONDS, {"tamis": "1.2", "torch": "2.0"}, 7,
-        "tamis fit shop -o 'my shop.sieve'",
+        "tamis fit shop -o 'my shop.sieve'", "my shop.sieve", None,
     )  # fmt: skip
 
 

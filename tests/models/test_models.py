@@ -128,7 +128,8 @@ def test_a_sigmoid_named_in_the_config_is_kept(plain: Path, tmp_path: Path) -> N
 def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="pooled") as caught:
         adopt(plain, tmp_path / "out", kind="bi-encoder")
-    assert f"tamis adopt {plain} -o NEW --kind bi-encoder --pooling mean" in caught.value.hint
+    adopted = f"tamis adopt {plain} -o {plain.name}-adopted --kind bi-encoder --pooling mean"
+    assert adopted in caught.value.hint
     assert not (tmp_path / "out").exists()
     note = adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls", max_length=20)
     assert (note.pooling, note.scale, note.max_length) == ("cls", "cosine", 20)

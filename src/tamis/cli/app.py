@@ -27,6 +27,7 @@ from tamis.cli import (
     train,
     tune,
 )
+from tamis.cli.common import show_log
 from tamis.errors import TamisError
 
 app = typer.Typer(
@@ -82,6 +83,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command line; the exit code."""
+    show_log()
     try:
         code = app(arguments or ["--help"], prog_name="tamis", standalone_mode=False)
     except typer.TyperException as error:

@@ -132,6 +132,9 @@ def _describe(asked: Request, verify: bool) -> Facts:
         return describe.describe_run(run, spec).with_faults(faults)
     if kind in ("qrels", "beir-qrels"):
         return describe.describe_qrels(read_qrels(path, faults)).with_faults(faults)
+    if kind == "judged":
+        judged = open_requested(asked)
+        return describe.describe_judged(judged.queries, judged.qrels).with_faults(judged.faults)
     if kind in ("topics", "topics-xml", "querylog"):
         read = read_queries(path, asked.format, faults=faults)
         return describe.describe_queries(read).with_faults(faults)

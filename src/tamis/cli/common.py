@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -33,7 +34,9 @@ QueriesFile = Annotated[
 QrelsFiles = Annotated[
     list[str] | None,
     typer.Option(
-        "--qrels", metavar="[SPLIT=]FILE", help="Take judgements from this file; repeatable."
+        "--qrels",
+        metavar="[SPLIT=]FILE",
+        help="Judgements: a file, or a folder that `tamis judge` wrote; repeatable.",
     ),
 ]
 Format = Annotated[
@@ -99,7 +102,7 @@ def writing_to(path: str) -> Iterator[Path]:
 
 
 def by_split(qrels: list[str] | None) -> dict[str, str] | None:
-    """Judgement files by split; without a name for the split it is test.
+    """Judgement files by split; without a name for the split it is test, or a folder's own.
 
     >>> by_split(["train=a.txt", "b.txt"])
     {'train': 'a.txt', 'test': 'b.txt'}
@@ -109,7 +112,7 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
     found: dict[str, str] = {}
     for given in qrels:
         split, _, file = given.partition("=")
-        name = split if file else "test"
+        name = split if file else _split_of(given)
         if name in found:
             raise InputError(
                 f"there are two files of judgements for the split {name!r}",
@@ -119,9 +122,30 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
     return found
 
 
+def _split_of(path: str) -> str:
+    from tamis.collection.judgements import the_split
+
+    return the_split(Path(path))[0] if Path(path).is_dir() else "test"
+
+
 def say(words: str) -> None:
     """Words for the person, on stderr."""
     print(words, file=sys.stderr)
+
+
+class _LogHandler(logging.Handler):
+    """What the library logs, as words for the person."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"{'warning' if record.levelno >= logging.WARNING else 'note'}: {record.getMessage()}")
+
+
+def show_log() -> None:
+    """Show what the library logs from now on."""
+    logger = logging.getLogger("tamis")
+    logger.setLevel(logging.INFO)
+    if not any(isinstance(handler, _LogHandler) for handler in logger.handlers):
+        logger.addHandler(_LogHandler())
 
 
 def console() -> Console:

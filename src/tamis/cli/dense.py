@@ -117,7 +117,7 @@ def recorded_encoder(opened: Index, reference: str | None, threads: int | None) 
             f"the vectors in {opened.path} were made by {recorded.name} "
             f"(weights {recorded.sha256[:12]}…), not {model.name} ({model.sha256[:12]}…)",
             hint=f"name that model with --model, or encode again: tamis index -o {opened.path} "
-            "--dense MODEL --force",
+            f"--dense {reference or recorded.reference or recorded.name} --force",
         )
     return _opened(folder, threads)
 

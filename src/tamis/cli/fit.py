@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 def fit(
     collection: Annotated[
-        str, typer.Argument(metavar="COLLECTION", help="Documents, queries, judgements, if any.")
+        str,
+        typer.Argument(
+            metavar="COLLECTION",
+            help="Documents with queries and judgements, if any; or an index, or a sieve.",
+        ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The sieve to write.")],
     max_time: Annotated[
@@ -144,15 +148,19 @@ def show_sieve(sieve: Sieve) -> None:
         if shown:
             told["threshold for an answer"] = ", ".join(shown)
     show_facts(told)
+    path = str(sieve.path)
     if note["verified"] == "no":
-        queries = "" if sieve.queries else " QUERIES"
-        say(f"50 judged test queries would tell: tamis judge {sieve.path}{queries}")
+        judge = shlex.join(["tamis", "judge", path, *([] if sieve.queries else ["queries.txt"])])
+        write = "" if sieve.queries else "write queries into queries.txt, one per line, and "
+        say(f"to find out, {write}judge about 50 queries: {judge}")
     if not sieve.is_own and sieve.pipeline.model:
-        say(f"tested on your candidates: tamis rerank RUN -c COLLECTION --model {sieve.path}")
+        files = note["candidates_run"], "-c", str(sieve.path / "index"), "--model", path
+        rerank = shlex.join(["tamis", "rerank", *files, "-o", f"{path}.reranked.parquet"])
+        say(f"tested on your candidates: {rerank}")
     if not sieve.is_own:
         say("note: tamis search finds with BM25 in place of your own first stage: not tested")
     say(f"report: {sieve.path / 'report.html'}")
-    say(f'next: tamis search {sieve.path} "some words"')
+    say(f"next: {shlex.join(['tamis', 'search', path, 'some words'])}")
 
 
 def _against(each: Mapping[str, Any]) -> str:

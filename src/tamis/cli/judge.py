@@ -53,8 +53,8 @@ def judge(
         typer.Option(
             "-o",
             "--output",
-            metavar="QRELS",
-            help="The judgements; a file that is there is extended. Named after SIEVE if unset.",
+            metavar="FOLDER",
+            help="The folder of judgements, extended if it exists. Default: SIEVE-judged.",
         ),
     ] = None,
     depth: Annotated[int, typer.Option(min=1, help="How many documents of each ranking.")] = DEPTH,
@@ -63,15 +63,15 @@ def judge(
 ) -> None:
     """Judge what is found, document by document; every answer is kept at once.
 
-    Example: tamis judge my.sieve queries.txt -o my.qrels
+    Example: tamis judge my.sieve queries.txt -o my-judged
     """
     from tamis.collection.notes import counted
     from tamis.fit.judging import open_judging, pool, sample_queries, sources_of
 
-    path = output or Path(f"{folder.resolve().stem}.qrels")
+    path = output or Path(f"{folder.resolve().stem}-judged")
     thing = _open(folder)
     with open_judging((), path):
-        pass  # a file that cannot be extended is refused before the search
+        pass  # a folder that cannot be extended is refused before the search
     asked = sample_queries(_queries(thing, folder, queries), sample, seed)
     say(f"searching for {counted(len(asked), 'query')} …")
     items = pool(sources_of(thing), asked, depth, seed)
@@ -341,10 +341,10 @@ def _summary(
     judging: Judging, path: Path, arguments: list[str], options: Mapping[str, object]
 ) -> None:
     """Where the judgements are, how many, and what to do with them."""
-    from tamis.collection.judgements import read_qrels
+    from tamis.collection.judgements import read_qrels, split_files
     from tamis.collection.notes import counted
 
-    if not path.exists():
+    if not (path.exists() and split_files(path)):
         say("nothing was judged, nothing is written")
         return
     qrels = read_qrels(path)
@@ -362,6 +362,10 @@ def _summary(
         say(f"go on:   {shlex.join(['tamis', 'judge', *arguments, *given])}")
     else:
         say("all that was pooled is judged")
-    say(f"measure: tamis evaluate {path} RUN")
-    asked = f" --queries {arguments[1]}" if len(arguments) > 1 else ""
-    say(f"learn and test: tamis fit COLLECTION --qrels judged={path}{asked} -o SIEVE")
+    sieve, run = arguments[0], f"{path}.run.parquet"
+    say(f"measure: {shlex.join(['tamis', 'search', sieve, str(path), '-o', run])}")
+    say(f"         {shlex.join(['tamis', 'evaluate', str(path), run])}")
+    more = ["--queries", arguments[1]] if len(arguments) > 1 else []
+    new = f"{path}.sieve"
+    fit = ["tamis", "fit", sieve, *more, "--qrels", str(path), "-o", new]
+    say(f"learn and test: {shlex.join(fit)}")

@@ -209,8 +209,11 @@ def _from_documents(
     threads: int | None,
 ) -> Examples:
     from tamis.collection.notes import counted
+    from tamis.labels.held_out import without_leaks
     from tamis.labels.made_queries import MADE
     from tamis.labels.synthetic import synthetic
+    from tamis.pipeline.library import library
+    from tamis.types import Ids
 
     opened = searchable(given)
     made = synthetic(
@@ -223,6 +226,11 @@ def _from_documents(
         depth=depth,
         seed=seed,
     )
+    origins = Ids.of({origin.doc_id for origin in made.origins.values()})
+    with library(opened, made.docs.union(origins)) as books:
+        made, leaks = without_leaks(made, given.held_out, books)
+    if len(leaks):
+        say(f"left out: {counted(len(leaks), 'query')} that repeats or nearly repeats a test query")
     if made.groups < count:
         found = counted(made.groups, "query")
         say(f"note: {found} instead of {count:,}: no more, or none with a negative")

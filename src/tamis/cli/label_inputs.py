@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     from tamis.collection.base import Collection, Faults
     from tamis.models import Ranker
     from tamis.search import Index
-    from tamis.types import Ids, Qrels, Queries
-
-TEST = "test"
-"""Splits with this in their name hold test queries."""
+    from tamis.splits import HeldOut
+    from tamis.types import Qrels, Queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +58,24 @@ class Given:
             hint=f"splits here: {known}; others: --qrels {self.split or 'train'}=FILE",
         )
 
-    def test(self) -> Ids:
-        """The queries of every split named test, of the files and of the collection itself."""
-        from tamis.types import Ids
+    @property
+    def known_queries(self) -> Queries | None:
+        """The queries of a file, else those of the collection."""
+        return self.queries or (self.collection.queries if self.collection else None)
 
-        found = Ids.of([])
-        for name, qrels in (*self.splits.items(), *self.own.items()):
-            if TEST in name.lower():
-                found = found.union(qrels.queries)
-        return found
+    @cached_property
+    def held_out(self) -> HeldOut:
+        """The queries of every test split, of the files and of the collection itself."""
+        from tamis.splits import HeldOut
+
+        files = HeldOut.of(self.splits, self.known_queries)
+        own = HeldOut.of(self.own, self.collection.queries if self.collection else None)
+        return HeldOut(
+            tuple(dict.fromkeys((*files.splits, *own.splits))),
+            files.ids.union(own.ids),
+            tuple(dict.fromkeys((*files.texts, *own.texts))),
+            files.hashes | own.hashes,
+        )
 
 
 def open_given(
@@ -85,7 +93,9 @@ def open_given(
     from tamis.collection.judgements import read_qrels
     from tamis.collection.look import look
     from tamis.collection.opening import is_id, open_collection, read_queries
+    from tamis.collection.querylog import refuse_line_numbers
     from tamis.search import Index
+    from tamis.splits import is_test
 
     if not is_id(name) and Path(name).is_dir() and look(name) == "index":
         if index is not None:
@@ -97,8 +107,10 @@ def open_given(
     own = dict(collection.qrels) if collection else {}
     files = {part[0]: part[1] for part in (_named(each, split) for each in qrels or [])}
     told = {part: read_qrels(file) for part, file in files.items()}
-    told = {part: own[part] for part in own if TEST in part.lower() or not told} | told
+    told = {part: own[part] for part in own if is_test(part) or not told} | told
     asked = None if queries is None else read_queries(queries)
+    if asked is not None:
+        refuse_line_numbers(asked.ids, told, files | dict.fromkeys(own, name), queries)
     return Given(name, collection, opened, asked, told, split, on_error == "skip", own)
 
 
@@ -106,11 +118,15 @@ def _named(given: str, split: str | None) -> tuple[str, str]:
     """A split and its file; without a name it is what the file is called where that is a test,
     else the split that is asked for.
     """
+    from tamis.collection.judgements import the_split
+    from tamis.splits import is_test
+
     part, _, file = given.partition("=")
     if file:
         return part, file
-    stem = Path(given).name.split(".")[0]
-    return stem if TEST in stem.lower() else split or "train", given
+    is_folder = Path(given).is_dir()
+    stem = the_split(Path(given))[0] if is_folder else Path(given).name.split(".")[0]
+    return stem if is_test(stem) else split or "train", given
 
 
 def lexical(given: Given, k1: float, b: float) -> Ranker:

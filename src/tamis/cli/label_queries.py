@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tamis.cli.common import say
-from tamis.cli.label_inputs import TEST, Given, open_given
+from tamis.cli.label_inputs import Given, open_given
 from tamis.cli.rerank_inputs import read_run_file, say_faults
 from tamis.errors import InputError
 
@@ -40,7 +40,14 @@ def open_to_label(
 
 def split_to_label(given: Given) -> str | None:
     """The split that was asked for, or the only one that is not for testing; none without any."""
-    splits = [name for name in given.splits if TEST not in name.lower()]
+    from tamis.splits import is_test
+
+    splits = [name for name in given.splits if not is_test(name)]
+    if given.split is not None and is_test(given.split):
+        raise InputError(
+            f"{given.split} is a test split: its queries are held out and never learnt from",
+            hint=f"label another: --split {splits[0] if splits else 'train'}",
+        )
     if given.split is not None or not given.splits:
         return given.split
     if len(splits) == 1:
@@ -72,6 +79,25 @@ def judgements(given: Given) -> Qrels:
 def queries_to_label(
     given: Given, run: str | None, judged: Ids | None = None, *, log: bool = False
 ) -> Queries:
+    """The queries to label, without those that are, or repeat, a test query."""
+    import numpy as np
+
+    from tamis.collection.notes import counted
+
+    if given.split is not None:
+        split_to_label(given)  # an error where a test split was named
+    queries, held_out = _queries_named(given, run, judged, log=log), given.held_out
+    leaks = queries.ids.positions_in(held_out.leaks(queries)) >= 0
+    if leaks.any():
+        first = queries.ids[int(leaks.argmax())]
+        say(f"left out: {counted(int(leaks.sum()), 'query')} that is, repeats or nearly repeats "
+            f"a test query, such as {first}")  # fmt: skip
+    return queries.select(np.flatnonzero(~leaks))
+
+
+def _queries_named(
+    given: Given, run: str | None, judged: Ids | None = None, *, log: bool = False
+) -> Queries:
     """The queries of the file that was named; else the collection's, or those of the run.
 
     Where a split was named, those that it has judged; with `log` also those that no other split
@@ -81,7 +107,7 @@ def queries_to_label(
 
     if judged is None and given.split is not None:
         judged = given.judged().queries
-    known = given.queries or (given.collection.queries if given.collection else None)
+    known = given.known_queries
     if log and judged is not None and known is not None and len(known):
         others = _other_splits(given, judged)
         return known.select(np.flatnonzero(known.ids.positions_in(others) < 0))
@@ -94,24 +120,19 @@ def queries_to_label(
                 hint="name a file of queries: --queries FILE; or none: --from-documents of pseudo",
             )
         return read_run_file(run, given.skip).queries
-    if judged is not None:
-        return among(known, judged)
-    split_to_label(given)  # an error where there is a choice
-    return known.select(np.flatnonzero(known.ids.positions_in(given.test()) < 0))
+    if judged is None:
+        split_to_label(given)  # an error where there is a choice
+    return among(known, judged)
 
 
 def _other_splits(given: Given, judged: Ids) -> Ids:
-    """The queries that only splits beside the one to label have judged, and those of tests."""
+    """The queries that only splits beside the one to label have judged."""
     import numpy as np
 
-    test = given.test()
-    found = test
+    others = given.held_out.ids
     for qrels in (*given.splits.values(), *given.own.values()):
-        found = found.union(qrels.queries)
-    left_out = found.positions_in(judged) < 0
-    if given.split is None or TEST not in given.split.lower():
-        left_out |= found.positions_in(test) >= 0
-    return found.select(np.flatnonzero(left_out))
+        others = others.union(qrels.queries)
+    return others.select(np.flatnonzero(others.positions_in(judged) < 0))
 
 
 def among(queries: Queries, judged: Ids | None) -> Queries:
@@ -173,6 +194,15 @@ def search(source: IndexSource, queries: Queries, depth: int) -> Run:
     return parts[0] if len(parts) == 1 else join_runs(parts)
 
 
+def say_held_out(given: Given) -> None:
+    """Say which splits were held out."""
+    from tamis.collection.notes import counted
+
+    if given.held_out.splits:
+        queries = counted(len(given.held_out.ids), "query")
+        say(f"held out: {queries} of {', '.join(given.held_out.splits)}")
+
+
 def document_ids(given: Given) -> Ids:
     """The ids of all documents."""
     import numpy as np
@@ -213,11 +243,10 @@ def end(
     from tamis.cli.label_show import finish
     from tamis.labels._groups import sample_queries
     from tamis.labels.copies import without_copies
+    from tamis.labels.examples import TEST_HASHES
 
     made = without_copies(made, given.documents)
     made = sample_queries(made, sample, seed=seed) if sample else made
-    if (made.queries.ids.positions_in(given.test())[made.query] >= 0).any():
-        say("warning: queries of a test split are among them: do not test on those")
     found_by = ""
     if given.index and searched:
         found_by = f"{describe(bm25(given.index, None))} of {given.index.path.name}"
@@ -226,6 +255,8 @@ def end(
         "split": given.split,
         "sample of queries": sample,
         "first stage": run or found_by,
+        TEST_HASHES: sorted(given.held_out.hashes),
     }
     finish(made, given.documents, output, told, show, json, force)
+    say_held_out(given)
     say_faults(given.faults)

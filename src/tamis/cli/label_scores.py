@@ -18,6 +18,7 @@ from tamis.cli.label_queries import (
     judgements,
     open_to_label,
     queries_to_label,
+    say_held_out,
 )
 from tamis.cli.label_show import Show, finish
 from tamis.cli.rerank_inputs import check_output, say_faults, score_cache
@@ -310,9 +311,9 @@ def _candidates(
 
 
 def _test_queries(given: Given) -> Ids:
-    test = given.test()
+    test = given.held_out.ids
     if not len(test):
-        say("note: no split here is named test, so no query can be refused as a test query")
+        say("note: no split here is a test split, so no query is held out")
     return test
 
 
@@ -343,8 +344,8 @@ def _calibrated(
 
     given = open_to_label(collection, None, queries, None, None, "raise")
     read = read_examples(examples)
-    refuse_test(read.queries.ids, given.test())
-    known = given.queries or (given.collection.queries if given.collection else None)
+    refuse_test(read.queries.ids, given.held_out.ids)
+    known = given.known_queries
     if known is not None:
         read = read.with_queries(known)
     chosen = calibrate(
@@ -369,12 +370,10 @@ def _end(
 ) -> None:
     """Write the examples and say what they are."""
     from tamis.cli.first_stage import describe
+    from tamis.labels.examples import TEST_HASHES
 
     if not len(made):
         raise InputError("no query has a candidate with a text", hint="is it the right collection?")
-    among = int((made.queries.ids.positions_in(given.test()) >= 0).sum())
-    if among:
-        say(f"warning: {among:,} of the queries are test queries: do not test on those")
     searched = (
         f"{describe(bm25(given.index, None))} of {given.index.path.name}" if given.index else ""
     )
@@ -383,6 +382,8 @@ def _end(
         "split": given.split,
         "sample of queries": sample,
         "first stage": run or searched,
+        TEST_HASHES: sorted(given.held_out.hashes),
     }
     finish(made, given.documents, output, told, show, json, force)
+    say_held_out(given)
     say_faults(given.faults)

@@ -39,6 +39,7 @@ def finish(
     """Write the examples with what is `told` of them, and say what they are."""
     from tamis.collection.notes import counted
     from tamis.labels import write_examples
+    from tamis.labels.examples import shown_facts
 
     facts = {**made.facts, **{name: value for name, value in told.items() if value}}
     for last in ("tamis", "counts"):
@@ -51,7 +52,7 @@ def finish(
         show_json({**made.facts, **more})
         return
     show_groups(groups)
-    show_facts({name: value for name, value in made.facts.items() if value is not None})
+    show_facts(shown_facts(made.facts))
     say(f"{output}: {counted(len(made), 'example')} of {counted(made.groups, 'group')}")
 
 

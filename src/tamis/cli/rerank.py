@@ -255,7 +255,7 @@ def _cascaded(
     if not isinstance(documents, Index):
         raise InputError(
             "--agreement needs the vectors of an index",
-            hint="tamis index COLLECTION -o INDEX --dense MODEL, then -c INDEX",
+            hint="name an index that was encoded, with -c: tamis index with --dense encodes",
         )
     encoder = recorded_encoder(documents, None, threads)
     if other is None:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,10 @@ from tamis.cli.common import (
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
+    from tamis.cli.label_inputs import Given
     from tamis.labels import Examples
+    from tamis.pipeline.library import Library
+    from tamis.splits import HeldOut
     from tamis.training.loop import Trained
     from tamis.training.recipe import Recipe
     from tamis.training.validation import Validation
@@ -129,7 +133,8 @@ def train(
     stages = _stages(recipe, parts)
     chosen = [_recipe(name, setting or [], seed) for name, _ in stages]
     given = open_to_label(collection, None, queries, None, None, on_error)
-    known = given.queries or (given.collection.queries if given.collection else None)
+    known = given.known_queries
+    held_out = _held_out_queries(given, parts)
     if any(_is_same_model(base, part.facts.get("teacher")) for part in parts):
         say(
             f"warning: {base} is the teacher that made these labels: the paper trains the plain "
@@ -143,9 +148,11 @@ def train(
         )
     told = _with_texts(read_examples(validate), known) if validate else None
     parts = [_with_texts(learn, known) for _, learn in stages]
-    both = _held_out(parts, chosen, told, no_validation)
-    with library(given.documents, _wanted(both)) as books:
-        _refuse_absent(both, books)
+    with library(given.documents, _wanted([*parts, told])) as books:
+        _refuse_absent([*parts, told], books)
+        parts = [_without_leaks(part, held_out, books, "learnt from") for part in parts]
+        told = _without_leaks(told, held_out, books, "validated on") if told else None
+        both = _held_out(parts, chosen, told, no_validation)
         for number, (each, out, (learn, held)) in enumerate(zip(chosen, outs, both, strict=True)):
             left = None
             if max_time is not None:
@@ -187,7 +194,7 @@ def _stages(recipe: str, parts: list[Examples]) -> list[tuple[str, Examples]]:
             raise InputError(
                 f"{recipe} learns from scores and then from judgements: there are no {missing} "
                 "examples",
-                hint=f"give both: tamis train scores.parquet gold.parquet --recipe {recipe} …",
+                hint="name a file of scores and a file of judgements",
             )
         found.append((name, both.select(rows)))
     return found
@@ -305,21 +312,45 @@ def _refuse_shared(learn: Examples, held: Examples) -> None:
         )
 
 
-def _wanted(parts: list[tuple[Examples, Examples | None]]) -> Ids:
+def _held_out_queries(given: Given, parts: list[Examples]) -> HeldOut:
+    """The test queries: those of the collection, and those that the examples' makers knew."""
+    from tamis.cli.label_queries import say_held_out
+    from tamis.labels.examples import TEST_HASHES
+
+    test = given.held_out
+    hashes = {each for part in parts for each in part.facts.get(TEST_HASHES, ())}
+    say_held_out(given)
+    return replace(test, hashes=test.hashes | hashes)
+
+
+def _without_leaks(examples: Examples, test: HeldOut, books: Library, what: str) -> Examples:
+    from tamis.collection.notes import counted
+    from tamis.labels.held_out import without_leaks
+
+    left, leaks = without_leaks(examples, test, books)
+    if len(leaks):
+        say(
+            f"warning: {counted(len(leaks), 'query')} not {what}: a test query, or the same or "
+            f"nearly the same as one, such as {leaks[0]}"
+        )
+    return left
+
+
+def _wanted(parts: list[Examples | None]) -> Ids:
     """The documents that are read."""
     from tamis.types import Ids
 
     wanted = Ids.of([])
-    for part in (each for both in parts for each in both if each):
+    for part in (part for part in parts if part):
         origins = sorted({passage.doc_id for passage in part.origins.values()})
         wanted = wanted.union(part.docs).union(Ids.of(origins))
     return wanted
 
 
-def _refuse_absent(parts: list[tuple[Examples, Examples | None]], books: Any) -> None:
+def _refuse_absent(parts: list[Examples | None], books: Library) -> None:
     import numpy as np
 
-    for part in (each for both in parts for each in both if each):
+    for part in (part for part in parts if part):
         used = np.unique(part.doc)
         absent = np.flatnonzero(~books.has(part.docs.select(used)))
         if len(absent):

@@ -1,8 +1,11 @@
-"""BEIR's folder: `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, each packed or not."""
+"""BEIR's folder: `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, each packed or not.
+
+Judgements with their queries, and no documents, are a folder of the same layout without a corpus.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tamis import durable
@@ -10,18 +13,64 @@ from tamis.collection import tables
 from tamis.collection._records import Columns, documents_of, queries_of
 from tamis.collection.base import Collection, Faults, Streamed, no_queries
 from tamis.collection.checks import Checks, checked_queries
-from tamis.collection.judgements import read_qrels, write_qrels
+from tamis.collection.judgements import QRELS, read_qrels, split_files, write_qrels
 from tamis.collection.layout import packed_as, the_file
 from tamis.collection.notes import Notes, refuse_breaks
 from tamis.errors import InputError
-from tamis.types import Document, Qrels, Queries
+from tamis.types import Document, Qrels, Queries, Query
 
-CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
+CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+
+
+BEIR_COLUMNS = Columns("_id", "text", "title")
 
 
 def is_beir(folder: Path) -> bool:
     """Whether a folder has the corpus that BEIR folders have."""
     return bool(packed_as(folder, CORPUS))
+
+
+def is_judged(folder: Path) -> bool:
+    """Whether a folder has queries with judgements, as BEIR has them, and no corpus."""
+    there = bool(packed_as(folder, QUERIES)) and bool(split_files(folder))
+    return there and not is_beir(folder)
+
+
+def open_judged(folder: Path, faults: Faults) -> Collection:
+    """A folder of queries with judgements as a collection; its documents are elsewhere."""
+
+    def documents() -> Iterator[Document]:
+        raise InputError(
+            f"{folder} has queries and judgements but no documents",
+            hint=f"name the collection of the documents, and add --qrels {folder}",
+        )
+
+    return Collection(
+        folder.resolve().name,
+        "judged",
+        Streamed(documents),
+        lambda: _queries(folder, BEIR_COLUMNS, faults),
+        lambda: _qrels(folder, faults),
+        faults,
+    )
+
+
+def write_beir_queries(
+    queries: Iterable[Query], path: Path, notes: Notes, force: bool = False
+) -> None:
+    """Write queries as BEIR names their columns."""
+    records = (tables.query_record(query, notes, "_id") for query in queries)
+    tables.write_jsonl(records, path, force)
+
+
+def write_judged(
+    queries: Iterable[Query], qrels: Qrels, folder: Path, split: str, force: bool = False
+) -> None:
+    """Write judgements with their queries."""
+    with durable.new_folder(folder, force=force) as part:
+        (part / QRELS).mkdir()
+        write_beir_queries(queries, part / QUERIES, Notes())
+        write_qrels(qrels, part / QRELS / f"{split}.tsv", format="beir")
 
 
 def open_beir(folder: Path, faults: Faults, columns: Columns | None = None) -> Collection:
@@ -59,11 +108,10 @@ def _queries(folder: Path, names: Columns, faults: Faults) -> Queries:
 
 
 def _qrels(folder: Path, faults: Faults) -> Mapping[str, Qrels]:
-    splits = sorted({path.name.partition(".tsv")[0] for path in (folder / QRELS).glob("*.tsv*")})
-    files = {split: the_file(folder / QRELS, f"{split}.tsv") for split in splits}
+    files = split_files(folder)
     if not files:
         _refuse_unread(folder, "qrels", "qrels/SPLIT.tsv", "--qrels")
-    return {split: read_qrels(path, faults) for split, path in files.items() if path}
+    return {split: read_qrels(path, faults) for split, path in files.items()}
 
 
 def _refuse_unread(folder: Path, what: str, name: str, option: str) -> None:
@@ -82,8 +130,7 @@ def write_beir(collection: Collection, folder: Path, notes: Notes, force: bool =
         documents = (tables.document_record(d, notes, "_id") for d in collection.documents)
         tables.write_jsonl(documents, part / CORPUS)
         if len(collection.queries):
-            queries = (tables.query_record(query, notes, "_id") for query in collection.queries)
-            tables.write_jsonl(queries, part / QUERIES)
+            write_beir_queries(collection.queries, part / QUERIES, notes)
         if collection.qrels:
             (part / QRELS).mkdir()
         for split, qrels in collection.qrels.items():

@@ -8,11 +8,14 @@ from pathlib import Path
 
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, Faults
+from tamis.collection.beir import write_judged
 from tamis.collection.formats import formats_of
-from tamis.collection.judgements import read_qrels, write_qrels
+from tamis.collection.judgements import read_qrels, the_split, write_qrels
+from tamis.collection.layout import plain_name
 from tamis.collection.look import look
 from tamis.collection.notes import counted
 from tamis.collection.opening import is_id, open_collection, read_queries
+from tamis.collection.querylog import name_by_text
 from tamis.collection.runs import read_run, read_spec, write_run
 from tamis.collection.saving import write_collection, write_queries
 from tamis.errors import InputError
@@ -42,8 +45,8 @@ def convert_any(request: Request) -> list[str]:
     ...     log = Path(folder) / "log.txt"
     ...     _ = log.write_text("drum sieve")
     ...     notes = convert_any(Request(log, Path(folder) / "topics", to="topics"))
-    ...     read_queries(Path(folder) / "topics")["q000001"].text
-    'drum sieve'
+    ...     read_queries(Path(folder) / "topics").texts
+    ('drum sieve',)
     """
     faults = Faults(skip=request.skip)
     if is_id(request.source):
@@ -73,9 +76,29 @@ def _run(source: Path, request: Request, faults: Faults) -> list[str]:
 
 
 def _qrels(source: Path, request: Request, faults: Faults) -> list[str]:
+    if request.queries is not None:
+        return _judged(source, request, request.queries, faults)
     to = request.to or ("parquet" if request.target.suffix == ".parquet" else "trec")
     _require(to, ("trec", "beir", "parquet"), "judgements")
     write_qrels(read_qrels(source, faults), request.target, format=to, force=request.force)
+    return []
+
+
+def _judged(source: Path, request: Request, name: str, faults: Faults) -> list[str]:
+    """Judgements with their queries, as a folder; those of a log's lines are named anew."""
+    _require(request.to or "beir", ("beir",), "judgements with their queries")
+    qrels, known = read_qrels(source, faults), read_queries(name, faults=faults)
+    judged = [query for query in known if query.id in qrels.queries]
+    if not judged and not is_id(name) and look(name) == "querylog":
+        qrels, judged = name_by_text(qrels, Path(name))
+    missing = [query for query in qrels.queries if query not in known]
+    if missing:
+        raise InputError(
+            f"{name} has no query {missing[0]!r}, which {source} judges ({len(missing):,} such)",
+            hint="give the queries that were judged",
+        )
+    split = the_split(source)[0] if source.is_dir() else Path(plain_name(source)).stem
+    write_judged(judged, qrels, request.target, split, request.force)
     return []
 
 

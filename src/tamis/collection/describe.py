@@ -233,6 +233,14 @@ def describe_qrels(qrels: Qrels) -> Facts:
     return Facts({**facts, "documents": documents}, (warning,) if lost else ())
 
 
+def describe_judged(queries: Queries, splits: Mapping[str, Qrels]) -> Facts:
+    """Queries and judgements without documents."""
+    described = {split: describe_qrels(qrels) for split, qrels in splits.items()}
+    facts = {split: facts.facts for split, facts in described.items()}
+    warnings = tuple(warning for each in described.values() for warning in each.warnings)
+    return Facts({**describe_queries(queries).facts, "judgements": facts}, warnings)
+
+
 def describe_queries(queries: Queries) -> Facts:
     """Number, length and repetitions of queries."""
     texts = queries.texts or ()

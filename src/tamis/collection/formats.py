@@ -23,6 +23,7 @@ FORMATS: dict[str, Format] = {
     "beir": Format(
         "folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv", ("collection",), True
     ),
+    "judged": Format("folder with queries.jsonl and qrels/SPLIT.tsv", ("queries", "qrels")),
     "msmarco": Format(
         "folder with collection.tsv or msmarco-docs.tsv, queries.NAME.tsv and qrels.NAME.tsv",
         ("collection",),
@@ -59,7 +60,7 @@ def formats_of(*holds: Holds) -> list[str]:
     """The names of the formats that hold any of these.
 
     >>> formats_of("qrels")
-    ['qrels', 'beir-qrels']
+    ['judged', 'qrels', 'beir-qrels']
     """
     return [name for name, format in FORMATS.items() if {*holds} & {*format.holds}]
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.collection._columns import QRELS, Rows, read_rows
+from tamis.collection import _columns
+from tamis.collection._columns import Rows, read_rows
 from tamis.collection.base import Faults
-from tamis.collection.lines import numbered_lines, open_bytes, writing
+from tamis.collection.layout import the_file
+from tamis.collection.lines import numbered_lines, open_bytes, packing, writing
 from tamis.collection.notes import refuse_breaks
 from tamis.collection.runs import refuse_white_space
 from tamis.durable import new_file
 from tamis.errors import InputError, LineError
 from tamis.types import Ids, Qrels
 
+_log = logging.getLogger(__name__)
+QRELS = "qrels"
+"""The folder of judgements in BEIR's layout."""
+TREC_COLUMNS, BEIR_COLUMNS = 4, 3
+_LONGEST_LINE = 1 << 16
 BEIR_HEADER = "query-id\tcorpus-id\tscore"
 KIND = {b"tamis": b"qrels"}
 MOST = np.iinfo(np.int32).max
@@ -24,7 +33,8 @@ MOST = np.iinfo(np.int32).max
 
 
 def read_qrels(path: Path | str, faults: Faults | None = None) -> Qrels:
-    r"""Judgements from a file: TREC's four columns, BEIR's three with a header, or Parquet.
+    r"""Judgements from a file: TREC's four columns, BEIR's three with a header, or Parquet; or
+    those of a folder in BEIR's layout that has one split.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -34,16 +44,78 @@ def read_qrels(path: Path | str, faults: Faults | None = None) -> Qrels:
     {'d1': 1, 'd2': 0}
     """
     path = Path(path)
-    faults = faults or Faults()
+    if path.is_dir():
+        path = the_split(path)[1]
     with open_bytes(path) as stream:
         start = stream.read(1 << 12)
     if start[:4] == b"PAR1":
         return _read_parquet(path)
     first = start.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
     cells = first.rstrip("\r").split("\t")
-    if len(cells) == 3:
+    columns = BEIR_COLUMNS if len(cells) == BEIR_COLUMNS else TREC_COLUMNS
+    faults = _without_torn_line(path, faults or Faults(), columns)
+    if columns == BEIR_COLUMNS:
         return _read_beir(path, faults, header=not _is_number(cells[2]))
     return _read_trec(path, faults)
+
+
+class _TornLine(Faults):
+    """Faults but for the last line of a file, which ends without a line break: that one was cut
+    off while it was written, and is dropped with a warning.
+    """
+
+    def __init__(self, faults: Faults, line: int) -> None:
+        super().__init__(faults.skip)
+        self._faults, self._line = faults, line
+
+    def meet(self, error: LineError) -> None:
+        if error.line != self._line:
+            self._faults.meet(error)
+        else:
+            _log.warning("%s; the line was not written to its end and is dropped", error)
+
+
+def torn_line(path: Path, columns: int) -> bytes:
+    """The last line of a file if it was cut off: it has no line break and too few columns."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _LONGEST_LINE))
+        last = file.read().rpartition(b"\n")[2]
+    cells = (
+        last.split() if columns == TREC_COLUMNS else [cell for cell in last.split(b"\t") if cell]
+    )
+    return last if 0 < len(cells) < columns else b""
+
+
+def _without_torn_line(path: Path, faults: Faults, columns: int) -> Faults:
+    """Faults that forgive a last line that was cut off."""
+    if packing(path) is not None or not torn_line(path, columns):
+        return faults
+    with path.open("rb") as file:
+        lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    return _TornLine(faults, lines + 1) if lines else faults
+
+
+def split_files(folder: Path) -> dict[str, Path]:
+    """The files of judgements in a folder of BEIR's layout, by split."""
+    splits = sorted({path.name.partition(".tsv")[0] for path in (folder / QRELS).glob("*.tsv*")})
+    files = {split: the_file(folder / QRELS, f"{split}.tsv") for split in splits}
+    return {split: path for split, path in files.items() if path}
+
+
+def the_split(folder: Path) -> tuple[str, Path]:
+    """The one split of a folder in BEIR's layout, and its file."""
+    files = split_files(folder)
+    if len(files) == 1:
+        return next(iter(files.items()))
+    if not files:
+        raise InputError(
+            f"{folder} is a folder without judgements", hint="it needs qrels/SPLIT.tsv"
+        )
+    raise InputError(
+        f"{folder} has the splits {', '.join(files)}",
+        hint=f"name a file: {folder / QRELS / next(iter(files))}.tsv",
+    )
 
 
 def _is_number(cell: str) -> bool:
@@ -83,7 +155,7 @@ def write_qrels(qrels: Qrels, path: Path | str, *, format: str = "", force: bool
 
 
 def _read_trec(path: Path, faults: Faults) -> Qrels:
-    return _checked(path, read_rows(path, QRELS, faults), faults)
+    return _checked(path, read_rows(path, _columns.QRELS, faults), faults)
 
 
 def _read_beir(path: Path, faults: Faults, header: bool) -> Qrels:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from tamis import manifest
 from tamis.collection._records import Columns, holds_documents, holds_queries
-from tamis.collection.beir import is_beir
+from tamis.collection.beir import is_beir, is_judged
 from tamis.collection.layout import files_in
 from tamis.collection.lines import BOM, open_bytes
 from tamis.collection.msmarco import is_msmarco
@@ -67,6 +67,8 @@ def _look_at_folder(folder: Path) -> str:
         return str(note["kind"])
     if is_beir(folder):
         return "beir"
+    if is_judged(folder):
+        return "judged"
     if is_msmarco(folder):
         return "msmarco"
     files = files_in(folder)

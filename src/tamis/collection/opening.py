@@ -10,16 +10,16 @@ from typing import Literal
 from tamis.collection import msmarco, tables, trec_topics
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, Faults, Streamed
-from tamis.collection.beir import open_beir
+from tamis.collection.beir import open_beir, open_judged
 from tamis.collection.checks import Checks, FaultsOnce, checked_queries
 from tamis.collection.formats import FORMATS, formats_of
 from tamis.collection.judgements import read_qrels
 from tamis.collection.layout import files_in
 from tamis.collection.look import look
-from tamis.collection.querylog import read_querylog
+from tamis.collection.querylog import read_querylog, refuse_line_numbers
 from tamis.collection.trec_folder import open_trec
 from tamis.errors import InputError
-from tamis.types import Document, Queries, Query
+from tamis.types import Document, Qrels, Queries, Query
 
 PYDOCS, IR_DATASETS = "tamis:pydocs", "ir_datasets:"
 TABLES = ("jsonl", "csv", "tsv", "parquet", "arrow")
@@ -38,9 +38,10 @@ def open_collection(
     """A collection from a file, a folder, `tamis:pydocs` or `ir_datasets:ID`.
 
     The format is found by looking inside unless it is given. `queries` and `qrels` (a file a
-    split) stand in for what the collection has of its own. Documents are read, and checked, each
-    time they are gone through; with `on_error="skip"` bad lines are counted in `.faults` instead
-    of raised, each once. A document without text and title is a bad line, unless `keep_empty`.
+    split) stand in for what the collection has of its own; a folder of judgements brings its
+    queries along. Documents are read, and checked, each time they are gone through; with
+    `on_error="skip"` bad lines are counted in `.faults` instead of raised, each once. A document
+    without text and title is a bad line, unless `keep_empty`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -51,10 +52,19 @@ def open_collection(
     """
     faults = FaultsOnce(skip=on_error == "skip", keep_empty=keep_empty)
     collection = _open(path_or_id, _Request(format, columns or Columns(), faults))
+    return with_files(collection, queries, qrels)
+
+
+def with_files(
+    collection: Collection,
+    queries: str | Path | None = None,
+    qrels: Mapping[str, str | Path] | None = None,
+) -> Collection:
+    """A collection with the queries and judgements of other files, where such are given."""
     if queries is not None:
         collection = _with_queries(collection, queries)
     if qrels is not None:
-        collection = _with_qrels(collection, qrels)
+        collection = _with_qrels(collection, qrels, queries)
     return collection
 
 
@@ -71,17 +81,44 @@ def _with_queries(collection: Collection, path: str | Path) -> Collection:
     )
 
 
-def _with_qrels(collection: Collection, paths: Mapping[str, str | Path]) -> Collection:
-    for path in paths.values():
-        _existing(path)
+def _with_qrels(
+    collection: Collection, paths: Mapping[str, str | Path], log: str | Path | None
+) -> Collection:
+    folders = [path for path in paths.values() if _existing(path).is_dir()]
+
+    def queries() -> Queries:
+        joined = collection.queries
+        for folder in folders:
+            joined = _join_queries(joined, read_queries(folder, faults=collection.faults), folder)
+        return joined
+
+    def qrels() -> Mapping[str, Qrels]:
+        splits = {split: read_qrels(path, collection.faults) for split, path in paths.items()}
+        refuse_line_numbers(collection.queries.ids, splits, paths, log)
+        return splits
+
     return Collection(
         collection.name,
         collection.format,
         collection.documents,
-        lambda: collection.queries,
-        lambda: {split: read_qrels(path, collection.faults) for split, path in paths.items()},
+        queries,
+        qrels,
         collection.faults,
     )
+
+
+def _join_queries(queries: Queries, more: Queries, origin: str | Path) -> Queries:
+    """All queries; one id must not stand for two texts."""
+    known = {query.id: query for query in queries}
+    for query in more:
+        if query.id in known and known[query.id].text != query.text:
+            raise InputError(
+                f"query {query.id!r} of {origin} is {query.text!r}, but "
+                f"{known[query.id].text!r} in the collection",
+                hint="are these judgements of this collection?",
+            )
+        known.setdefault(query.id, query)
+    return Queries.of(known.values())
 
 
 def read_queries(
@@ -97,8 +134,8 @@ def read_queries(
     >>> with TemporaryDirectory() as folder:
     ...     log = Path(folder) / "log"
     ...     _ = log.write_text("how do I sift flour\ndrum sieve\n")
-    ...     read_queries(log)["q000002"].text
-    'drum sieve'
+    ...     sorted(query.text for query in read_queries(log))
+    ['drum sieve', 'how do I sift flour']
     """
     request = _Request(format, columns or Columns(), faults or Faults())
     if is_id(path_or_id) or _existing(path_or_id).is_dir():
@@ -233,6 +270,7 @@ OPENERS: Mapping[str, Callable[[Path, Faults], Collection]] = {
     "msmarco": msmarco.open_msmarco,
     "trectext": open_trec,
     "collection": _open_store,
+    "judged": open_judged,
     "files": _open_files,
     "reranking": _open_reranking,
     "id-text": _open_id_text,

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from tamis.collection.base import Collection
-from tamis.collection.opening import open_collection
+from tamis.collection.opening import open_collection, with_files
 from tamis.errors import InputError, MissingExtraError, OutputError, require
 from tamis.fit import choosing, finding, handing
 from tamis.fit.learning import adopted
@@ -32,6 +32,9 @@ from tamis.models.folder import open_scorer
 from tamis.models.rankers import open_ranker
 from tamis.scorers.note import ModelNote
 from tamis.search import Index
+from tamis.search.commit import KIND as INDEX_KIND
+from tamis.text.analysis import Analyzer
+from tamis.types import Ids, Queries
 
 BASE = "all-MiniLM-L6-v2"
 MINUTES = 30
@@ -161,28 +164,62 @@ def fingerprint(path: Path) -> list[list[Any]]:
 def looked(request: Request, work: Work) -> Fitting:
     """Index the documents and see what there is beside them."""
     _check_inputs(request)
-    collection = open_collection(
-        request.collection,
-        queries=request.queries,
-        qrels=request.qrels or None,
-        on_error=request.on_error,
-    )
+    collection, analyzer = _opened(request)
+    _refuse_unknown_queries(collection)
     if request.candidates is not None:
         finding.given_run(request.candidates, collection.queries)
     start, note, why = _start(request, work)
     path = work.path("index")
     if not path.exists():
         with work.timed("index"):
-            Index.build(collection.documents, path)
+            Index.build(collection.documents, path, analyzer)
     index = Index.open(path)
     if not index.documents:
         raise InputError(f"{request.collection} has no documents", hint="is the path right?")
     most = round(LEARNT * max(1.0, request.max_time / (MINUTES * 60)))
     learnt = work.note("learnt", lambda: {"queries at most": most})["queries at most"]
-    parts = parted(
-        collection.queries, collection.qrels, index.snapshot.ids, seed=request.seed, learnt=learnt
-    )
+    try:
+        parts = parted(
+            collection.queries, collection.qrels, index.snapshot.ids, seed=request.seed,
+            learnt=learnt,
+        )  # fmt: skip
+    except InputError:  # other judgements are another request: nothing here can be gone on with
+        shutil.rmtree(work.folder)
+        raise
+    for warning in parts.warnings:
+        work.said(f"warning: {warning}")
     return Fitting(request, work, collection, index, parts, start, note, why)
+
+
+def _opened(request: Request) -> tuple[Collection, Analyzer | str]:
+    """What is named, a collection, an index or a sieve, and how its texts are analysed."""
+    folder = Path(request.collection)
+    note = read_manifest(folder) if folder.is_dir() else None
+    files = request.queries, request.qrels or None
+    if note is None or note["kind"] not in (KIND, INDEX_KIND):
+        collection = open_collection(request.collection, on_error=request.on_error)
+        return with_files(collection, *files), "english"
+    if note["kind"] == KIND:
+        sieve = load_sieve(folder)
+        index, log = sieve.index, sieve.queries
+    else:
+        index, log = Index.open(folder), None
+    collection = Collection(
+        folder.resolve().name, note["kind"], index, lambda: log or Queries.of([])
+    )
+    return with_files(collection, *files), index.analyzer
+
+
+def _refuse_unknown_queries(collection: Collection) -> None:
+    """Refuse judgements of which no query is known, before any work."""
+    judged = Ids.of([])
+    for qrels in collection.qrels.values():
+        judged = judged.union(qrels.queries)
+    if len(judged) and (judged.positions_in(collection.queries.ids) < 0).all():
+        raise InputError(
+            f"none of the {len(judged):,} judged queries has a text, such as {judged[0]!r}",
+            hint="give the queries that were judged: --queries FILE",
+        )
 
 
 def _check_inputs(request: Request) -> None:

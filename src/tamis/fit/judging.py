@@ -1,4 +1,4 @@
-"""Judging what was found, pair by pair: the pool, and the file that grows by a line an answer.
+"""Judging what was found, pair by pair: the pool, and the folder that grows by a line an answer.
 
 What a judge is shown, and how answers are typed, is left to the command line.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,9 +21,19 @@ import numpy as np
 import xxhash
 
 from tamis import durable
-from tamis.collection.judgements import BEIR_HEADER, read_qrels
-from tamis.collection.lines import GZIP, ZSTD
-from tamis.collection.notes import refuse_break
+from tamis.collection.beir import QUERIES, write_beir_queries
+from tamis.collection.judgements import (
+    BEIR_COLUMNS,
+    BEIR_HEADER,
+    QRELS,
+    read_qrels,
+    split_files,
+    the_split,
+    torn_line,
+)
+from tamis.collection.lines import packing
+from tamis.collection.notes import Notes, refuse_break
+from tamis.collection.opening import read_queries
 from tamis.errors import InputError, OutputError
 from tamis.pipeline.hybrid import Hybrid
 from tamis.search import Index, chosen_source
@@ -34,8 +44,8 @@ SECONDS = 6.0
 """What an answer takes, until the judge's own pace is known."""
 PACE = 20
 """The pace is the median of so many last answers, so that a break does not count."""
-
-_BLANK = re.compile(r"[\t-\r ]")
+SPLIT = "judged"
+_log = logging.getLogger(__name__)
 
 
 class Judgeable(Protocol):
@@ -147,28 +157,29 @@ class Place:
 class Judging:
     r"""A way through a pool: answer, skip, undo. An answer is on disk before the next is asked.
 
-    Pairs that the file judges already are not asked again. Open it with `open_judging`.
+    Pairs that the folder judges already are not asked again. Open it with `open_judging`.
 
     >>> from tempfile import TemporaryDirectory
     >>> items = [Pooled(Query("q1", "sieve"), doc_id, (1,)) for doc_id in ("d1", "d2")]
     >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "qrels"
-    ...     with open_judging(items, file) as judging:
+    ...     judged = Path(folder) / "judged"
+    ...     with open_judging(items, judged) as judging:
     ...         judging.answer(1)
     ...         judging.answer(0)
     ...         _ = judging.undo()
-    ...         judging.current.doc_id, file.read_text()
-    ('d2', 'q1 0 d1 1\n')
+    ...         judging.current.doc_id, read_qrels(judged).to_dict(), read_queries(judged).texts
+    ('d2', {'q1': {'d1': 1}}, ('sieve',))
     """
 
     def __init__(
         self, items: Sequence[Pooled], path: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._items, self._clock = tuple(items), clock
-        self._file = JudgementFile(path, (name for i in items for name in (i.query.id, i.doc_id)))
+        self._file = JudgedFolder(path, (name for i in items for name in (i.query.id, i.doc_id)))
+        _refuse_other_texts(items, self._file.queries, path)
         known = read_qrels(path).to_dict() if self._file.size else {}
         self.kept = sum(map(len, known.values()))
-        """How many judgements the file had before."""
+        """How many judgements the folder had before."""
         self._grades: dict[int, int] = {
             number: known[item.query.id][item.doc_id]
             for number, item in enumerate(items)
@@ -226,7 +237,7 @@ class Judging:
         """Judge what is asked: 0 is not relevant, more is better."""
         number = self._asked()
         item = self._items[number]
-        self._file.append(item.query.id, item.doc_id, grade)
+        self._file.append(item.query, item.doc_id, grade)
         self._grades[number] = grade
         self._step(number)
 
@@ -264,95 +275,119 @@ class Judging:
         self._since = now
 
 
+def _refuse_other_texts(items: Iterable[Pooled], known: Queries, path: Path) -> None:
+    """Refuse judgements of other queries that have the same ids."""
+    for query in {item.query.id: item.query for item in items}.values():
+        if query.id in known and known[query.id].text != query.text:
+            raise InputError(
+                f"{path} has judgements of {known[query.id].text!r} as query {query.id!r}, "
+                f"which is {query.text!r} here",
+                hint="choose another name",
+            )
+
+
 @contextmanager
 def open_judging(items: Sequence[Pooled], path: Path | str) -> Iterator[Judging]:
-    """Judge a pool into a file, new or to be extended; a second judge of the file is refused."""
+    """Judge a pool into a folder, new or to be extended; a second judge of it is refused."""
     path = Path(path)
-    if path.is_dir():
-        raise OutputError(f"{path} is a folder", hint="choose another name")
+    if path.is_file():
+        raise OutputError(
+            f"{path} is a file: judgements go into a folder, with their queries",
+            hint="choose another name, or go on from the file: tamis convert "
+            f"{path} {path.stem}-judged --queries queries.txt",
+        )
     if not path.parent.is_dir():
         raise OutputError(f"there is no folder {path.parent}", hint="make it first")
     with durable.locked(path):
         yield Judging(items, path)
 
 
-def _breaks(string: str) -> bool:
-    return any(each in string for each in "\t\r\n")
+class JudgedFolder:
+    """A folder of judgements with their queries, whole at any moment: `queries.jsonl` and
+    `qrels/SPLIT.tsv`, to which lines are added and taken back.
 
-
-class JudgementFile:
-    """A file of judgements, whole at any moment, to which lines are added and taken back.
-
-    TREC's four columns, or BEIR's three where the file has them or an id has a blank in it. The
-    first line comes by a rename and goes with the file, since an empty one judges nothing.
+    A query is there before its first judgement. The first line of judgements comes by a rename and
+    goes with the file, since an empty one judges nothing.
     """
 
     def __init__(self, path: Path, ids: Iterable[str]) -> None:
-        """The file as it is; `ids` are those that will have to go in."""
+        """The folder as it is; `ids` are those that will have to go in."""
+        if path.is_dir() and {file.name for file in path.iterdir()} - {QUERIES, QRELS}:
+            raise OutputError(f"{path} is a folder of something else", hint="choose another name")
+        for name in ids:
+            refuse_break(name)
         self.path = path
-        start = b""
-        if path.exists():
-            with path.open("rb") as file:
-                start = file.read(1 << 12)
-        if start.startswith((b"PAR1", GZIP, ZSTD)):
+        queries = path / QUERIES
+        self.queries = read_queries(queries) if queries.exists() else Queries.of([])
+        files = split_files(path)
+        self.file = the_split(path)[1] if files else path / QRELS / f"{SPLIT}.tsv"
+        if packing(self.file) if files else None:
             raise InputError(
-                f"{path} is Parquet or packed and cannot grow line by line",
-                hint=f"choose another name, or unpack it: tamis convert {path} FILE --to trec",
+                f"{self.file} is packed and cannot grow line by line", hint="unpack it"
             )
-        blank = max((each for each in ids if _BLANK.search(each)), key=_breaks, default=None)
-        self._tabs = start.partition(b"\n")[0].count(b"\t") == 2 if start else blank is not None
-        if blank is not None and not self._tabs:
-            raise InputError(
-                f"id {blank!r} has a blank, which the columns of {path} cannot hold",
-                hint="choose a new file: it will have BEIR's columns, with tabs between",
-            )
-        refuse_break(blank or "")
-        self._sizes = [path.stat().st_size if start else 0]
+        self._drop_torn_line()
+        self._sizes = [self.file.stat().st_size if files else 0]
+
+    def _drop_torn_line(self) -> None:
+        torn = torn_line(self.file, BEIR_COLUMNS) if self.file.exists() else b""
+        if torn:
+            with self.file.open("r+b") as file:
+                file.truncate(self.file.stat().st_size - len(torn))
+            _log.warning("%s: its last line was not written to its end and is dropped", self.file)
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """How many bytes of judgements there are."""
         return self._sizes[-1]
 
-    def append(self, query: str, doc: str, grade: int) -> None:
+    def append(self, query: Query, doc: str, grade: int) -> None:
         """Add a judgement; it is on disk when this returns, and not there at all if it raises."""
         self._expect_unchanged()
-        row = f"{query}\t{doc}\t{grade}\n" if self._tabs else f"{query} 0 {doc} {grade}\n"
+        self._add_query(query)
+        row = f"{query.id}\t{doc}\t{grade}\n"
         if self.size:
             self._add(row.encode())
         else:
-            header = f"{BEIR_HEADER}\n" if self._tabs else ""
-            with durable.new_file(self.path, force=True) as part:
-                part.write_text(header + row, "utf-8")
-        self._sizes.append(self.path.stat().st_size)
+            self.file.parent.mkdir(exist_ok=True)
+            with durable.new_file(self.file, force=True) as part:
+                part.write_text(f"{BEIR_HEADER}\n{row}", "utf-8")
+        self._sizes.append(self.file.stat().st_size)
+
+    def _add_query(self, query: Query) -> None:
+        if query.id in self.queries:
+            return
+        self.path.mkdir(exist_ok=True)
+        more = Queries.of([*self.queries, query])
+        write_beir_queries(more, self.path / QUERIES, Notes(), force=True)
+        self.queries = more
 
     def _add(self, row: bytes) -> None:
-        with self.path.open("r+b", buffering=0) as file:
+        with self.file.open("r+b", buffering=0) as file:
             file.seek(-1, os.SEEK_END)
             row = row if file.read(1) == b"\n" else b"\n" + row
             try:
                 if file.write(row) != len(row):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
                 os.fsync(file.fileno())
             except OSError:
                 file.truncate(self.size)
                 raise
 
     def take_back(self) -> None:
-        """Remove the last judgement that was appended."""
+        """Remove the last judgement that was appended; its query stays."""
         self._expect_unchanged()
         if self._sizes[-2] == 0:
-            self.path.unlink()
+            self.file.unlink()
         else:
-            with self.path.open("r+b") as file:
+            with self.file.open("r+b") as file:
                 file.truncate(self._sizes[-2])
                 os.fsync(file.fileno())
         self._sizes.pop()
 
     def _expect_unchanged(self) -> None:
-        found = self.path.stat().st_size if self.path.exists() else 0
-        if found != self.size:
+        size = self.file.stat().st_size if self.file.exists() else 0
+        if size != self.size:
             raise OutputError(
-                f"{self.path} was changed by another program meanwhile",
+                f"{self.file} was changed by another program meanwhile",
                 hint="this judgement is not in it; start again to go on from what is there",
             )

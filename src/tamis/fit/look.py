@@ -1,16 +1,15 @@
 """What a collection has to learn from and to test with, and the parts of its queries.
 
-Given splits are kept: a split with "test" in its name is for testing, every other is to learn and
+Given splits are kept: test splits (`splits.is_test`) are for testing, every other is to learn and
 to choose on. Where no split is for testing, judged queries are parted so that near-duplicates and,
 where possible, queries with the same answer stay together, if there are enough of them to test on.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,9 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.search import Index
-from tamis.splits import split
-from tamis.text.near import near_duplicates
+from tamis.splits import HeldOut, is_test, split
 from tamis.types import Ids, Qrels, Queries
 
-TEST = "test"
 PARTED = 40
 """How many judged queries there must be for some of them to be set aside for testing."""
 TESTED = 300
@@ -37,6 +34,14 @@ LEARNT = 5_000
 UNANSWERED = 50
 """How many queries without an answer are looked at in each part: enough for a threshold."""
 SHARES = {"learn": 0.6, "test": 0.4}
+UNUSABLE = {
+    "judged queries without text": "add --queries FILE",
+    "judgements of documents that are not there": "are these judgements of this collection?",
+    "judged queries whose answers are not there": "are these judgements of this collection?",
+}
+"""Why judgements cannot be used, and what to do about it."""
+SHOWN_IDS = 3
+"""How many ids a warning names."""
 UNLEARNT = "judged queries, more than are learnt from"
 UNTESTED = "judged queries, more than are tested on"
 NOTHING = Qrels.from_dict({})
@@ -59,6 +64,10 @@ class Parts:
     left_out: Mapping[str, int]
     unanswered: tuple[Queries, Queries]
     """Judged to have no answer: to calibrate on, and to test that on."""
+    test_splits: tuple[str, ...] = ()
+    """The splits that are held out."""
+    warnings: tuple[str, ...] = ()
+    """Which judgements cannot be used, and why."""
 
     @property
     def shared(self) -> int:
@@ -79,7 +88,10 @@ class Parts:
 
     def facts(self) -> dict[str, Any]:
         """What there is, in words and numbers."""
-        how = "as given" if self.given else "drawn from the judged queries"
+        how = "drawn from the judged queries"
+        if self.given:
+            splits = ", ".join(self.test_splits)
+            how = f"held out: split{'s' * (len(self.test_splits) > 1)} {splits}"
         found: dict[str, Any] = {
             "queries": len(self.queries),
             "judged, to learn and choose on": len(self.learn),
@@ -114,10 +126,11 @@ def parted(
     {'judgements of documents that are not there': 1}
     """
     counts: Counter[str] = Counter()
+    unusable = Unusable(counts)
     texts = queries.texts or ()
     asked = queries.select(np.flatnonzero([bool(text.strip()) for text in texts]))
     counts["queries without text"] = len(queries) - len(asked)
-    both = {name: _usable(each, asked, documents, counts) for name, each in qrels.items()}
+    both = {name: _usable(each, asked, documents, unusable) for name, each in qrels.items()}
     usable = {name: found for name, (found, _) in both.items()}
     named = [name for name in usable if is_test(name)]
     test = joined([usable[name] for name in named])
@@ -126,12 +139,14 @@ def parted(
     if not given and len(learn) >= PARTED:
         learn, test = _parted(learn, asked, seed)
     answered = joined([*usable.values()]).queries
+    unusable.refuse_all(qrels, [*answered, *(query for _, ids in both.values() for query in ids)])
     none = {name: without_ids(ids, answered) for name, (_, ids) in both.items()}
     unanswered = _unanswered(none, asked, seed)
     hidden = test.queries.union(unanswered[1].ids)
     for name in named:
         hidden = hidden.union(qrels[name].queries)
-    alike = without_ids(_alike(asked, hidden), hidden)
+    leaking = HeldOut.of_queries(hidden, asked).leaks(asked)
+    alike = without_ids(leaking, hidden)
     counts["queries nearly the same as a test query"] = len(alike)
     learn, hidden = without(learn, alike), hidden.union(alike)
     unanswered = _without(unanswered[0], alike), unanswered[1]
@@ -143,7 +158,10 @@ def parted(
     some = sampled(learn, learnt, seed)
     counts[UNLEARNT] = len(learn) - len(some)
     left_out = {what: count for what, count in counts.items() if count}
-    parts = Parts(some, test, asked, log, known, given, left_out, unanswered)
+    parts = Parts(
+        some, test, asked, log, known, given, left_out, unanswered, tuple(named),
+        tuple(unusable.warnings()),
+    )  # fmt: skip
     return parts.tested_on(tested, seed)
 
 
@@ -155,14 +173,6 @@ def _parted(learn: Qrels, asked: Queries, seed: int) -> tuple[Qrels, Qrels]:
     except InputError:
         return learn, NOTHING
     return learn.select(parts["learn"]), learn.select(parts["test"])
-
-
-def _alike(asked: Queries, hidden: Ids) -> Ids:
-    """The queries that say nearly the same as one of these, and these."""
-    texts, among = asked.texts or (), asked.ids.positions_in(hidden) >= 0
-    groups = near_duplicates(texts) if among.any() and not among.all() else []
-    found = [number for group in groups if among[group].any() for number in group]
-    return asked.ids.select(np.array(sorted(found), np.int64))
 
 
 def _without(queries: Queries, ids: Ids) -> Queries:
@@ -187,15 +197,6 @@ def _unanswered(splits: Mapping[str, Ids], asked: Queries, seed: int) -> tuple[Q
     overlap = learn.ids.positions_in(test.ids) >= 0
     kept = np.flatnonzero(~overlap)[:UNANSWERED]
     return learn.select(kept), test.select(np.arange(min(len(test), UNANSWERED)))
-
-
-def is_test(split: str) -> bool:
-    """Whether a split is one to test on, by its name.
-
-    >>> [is_test(name) for name in ("test", "my-test_2", "latest", "train")]
-    [True, True, False, False]
-    """
-    return TEST in re.split(r"[^a-z]+", split.lower())
 
 
 def sampled(qrels: Qrels, count: int, seed: int) -> Qrels:
@@ -225,25 +226,57 @@ def _answers(qrels: Qrels, *queries: str) -> set[str]:
     return {doc for query in queries or qrels for doc, grade in qrels[query].items() if grade > 0}
 
 
-def _usable(
-    qrels: Qrels, asked: Queries, documents: Ids, counts: Counter[str]
-) -> tuple[Qrels, Ids]:
+@dataclass(frozen=True)
+class Unusable:
+    """Judgements that cannot be used, counted by reason, with the first ids of each."""
+
+    counts: Counter[str]
+    ids: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, reason: str, ids: Ids, rows: int | None = None) -> None:
+        """Count these queries or documents, or as many rows as they have."""
+        self.counts[reason] += len(ids) if rows is None else rows
+        room = SHOWN_IDS - len(self.ids[reason])
+        self.ids[reason] += [ids[number] for number in range(min(room, len(ids)))]
+
+    def warnings(self) -> list[str]:
+        """A sentence for each reason, with what to do."""
+        return [f"{self._told(reason)}; {hint}" for reason, hint in UNUSABLE.items()
+                if self.counts[reason]]  # fmt: skip
+
+    def refuse_all(self, qrels: Mapping[str, Qrels], usable: list[str]) -> None:
+        """Refuse judgements of which none can be used."""
+        judged = {query for split in qrels.values() for query in split.queries}
+        if judged and not usable:
+            reasons = [reason for reason in UNUSABLE if self.counts[reason]]
+            why = "; ".join(map(self._told, reasons)) or "they judge nothing"
+            raise InputError(
+                f"none of the {len(judged):,} judged queries can be used: {why}",
+                hint=UNUSABLE[reasons[0]] if reasons else "is it the right file?",
+            )
+
+    def _told(self, reason: str) -> str:
+        return f"{self.counts[reason]:,} {reason}, such as {', '.join(self.ids[reason])}"
+
+
+def _usable(qrels: Qrels, asked: Queries, documents: Ids, unusable: Unusable) -> tuple[Qrels, Ids]:
     """The judgements that can be used: of queries with a text, of documents that are there; and
     the queries of which no document is right, be it there or not.
     """
     there = (qrels.docs.positions_in(documents) >= 0)[qrels.doc]
-    counts["judgements of documents that are not there"] += int((~there).sum())
+    absent = qrels.docs.select(np.unique(qrels.doc[~there]))
+    unusable.add("judgements of documents that are not there", absent, int((~there).sum()))
     whose = np.repeat(np.arange(len(qrels)), np.diff(qrels.offsets))
     rows = _rows(qrels, whose, there)
     has_text = rows.queries.positions_in(asked.ids) >= 0
-    counts["judged queries without text"] += int((~has_text).sum())
+    unusable.add("judged queries without text", rows.queries.select(np.flatnonzero(~has_text)))
     rows = rows.select(rows.queries.select(np.flatnonzero(has_text)))
     query = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
     answered = np.bincount(query[rows.grade > 0], minlength=len(rows)) > 0
     right, none = (rows.queries.select(np.flatnonzero(each)) for each in (answered, ~answered))
     gone = qrels.queries.select(np.unique(whose[(qrels.grade > 0) & ~there]))
     lost = none.select(np.flatnonzero(none.positions_in(gone) >= 0))
-    counts["judged queries whose answers are not there"] += len(lost)
+    unusable.add("judged queries whose answers are not there", lost)
     return rows.select(right), without_ids(none, lost)
 
 

@@ -70,6 +70,10 @@ class Outcome:
     versions: Mapping[str, str]
     seed: int
     command: str
+    path: str
+    """The sieve."""
+    candidates_run: str | None
+    """The user's own first stage's results."""
 
     @classmethod
     def of(cls, fitting: Fitting, plan: Plan, found: Found, chosen: Chosen) -> Outcome:
@@ -110,6 +114,8 @@ class Outcome:
             _versions(),
             request.seed,
             request.command,
+            str(request.out),
+            None if request.candidates is None else str(request.candidates),
         )
 
     def record(self) -> dict[str, Any]:
@@ -148,6 +154,7 @@ class Outcome:
             "versions": dict(self.versions),
             "seed": self.seed,
             "command": self.command,
+            "candidates_run": self.candidates_run,
         }
 
 

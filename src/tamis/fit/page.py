@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -198,6 +199,8 @@ def _wished(outcome: Outcome) -> str:
         if judged
         else ""
     )
+    has_log = len(outcome.parts.queries) > len(outcome.parts.judged)
+    judge = shlex.join(["tamis", "judge", outcome.path, *([] if has_log else ["queries.txt"])])
     return (
         '<section class="untested"><h2>Nothing was tested</h2>'
         f"<p>What was built: {_handed_over(outcome)}{there}</p>"
@@ -207,7 +210,7 @@ def _wished(outcome: Outcome) -> str:
         "the base on what people meant here, and to turn scores into probabilities, so that a "
         "query without a good answer can be told. So few show only large differences: to see "
         "one half as large takes four times the queries.</p>"
-        f"<p>An hour of <code>tamis judge SIEVE</code> gives as many; then fit again with them.</p>"
+        f"<p>An hour of <code>{escape(judge)}</code> gives as many; then fit again with them.</p>"
         "</section>"
     )
 

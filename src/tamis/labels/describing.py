@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tamis.collection.describe import Facts, distribution
 from tamis.collection.notes import counted
 from tamis.labels.example_texts import row_texts
-from tamis.labels.examples import KINDS, ROLES, SOURCES, Examples, Role
+from tamis.labels.examples import KINDS, ROLES, SOURCES, Examples, Role, shown_facts
 from tamis.pipeline.library import Library
 from tamis.types import Ids, Qrels, Queries, Run
 
@@ -63,7 +63,7 @@ def describe_examples(
     if run is not None:
         facts["likely false negatives"], warnings = _suspects(examples, run, qrels)
     if examples.facts:
-        facts["how"] = {n: value for n, value in examples.facts.items() if value is not None}
+        facts["how"] = shown_facts(examples.facts)
     return Facts(facts, warnings)
 
 

@@ -27,6 +27,8 @@ SOURCES: tuple[Source, ...] = ("gold", "pseudo", "weak", "transferred", "teacher
 Kind = Literal["class", "scaled", "score"]
 KINDS: tuple[Kind, ...] = ("class", "scaled", "score")
 """What a value is: 1 or 0, a number from 0 to 5, or a score of whatever scale."""
+TEST_HASHES = "test_query_hashes"
+"""The fact that holds the hashes of the test queries, which training leaves out by it."""
 TO_THE_END = -1
 """The `end` of a row that means a text to its end."""
 
@@ -230,6 +232,21 @@ def _texts(parts: Sequence[Examples], queries: Ids) -> tuple[str, ...] | None:
         ):
             texts[place] = text or texts[place]
     return tuple(texts)
+
+
+def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """How examples were made, for people: of test queries their number, not their hashes.
+
+    >>> shown_facts({"seed": 0, "first stage": None, "test_query_hashes": ["9bd56bed6ab13f92"]})
+    {'seed': 0, 'test queries held out': 1}
+    """
+    shown: dict[str, Any] = {}
+    for name, value in facts.items():
+        if name == TEST_HASHES:
+            shown["test queries held out"] = len(value)
+        elif value is not None:
+            shown[name] = shown_facts(value) if isinstance(value, Mapping) else value
+    return shown
 
 
 def digest(examples: Examples) -> str:

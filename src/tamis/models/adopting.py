@@ -79,7 +79,7 @@ def kind_of(folder: Path, config: dict[str, Any]) -> Kind:
         return "target-words"
     raise InputError(
         f"{folder} does not say what kind of scorer it is (its architecture is {architecture})",
-        hint=f"say it: tamis adopt {folder} -o FOLDER --kind KIND, one of {', '.join(KINDS)}",
+        hint=f"say it with --kind, one of {', '.join(KINDS)}",
     )
 
 

@@ -27,7 +27,8 @@ def open_model(folder: str | Path) -> ModelNote:
     config = path / "config.json"
     if config.is_file() and read_manifest(path) is None:
         raise InputError(
-            f"{path} is a Hugging Face folder without {NAME}", hint=f"tamis adopt {path} -o FOLDER"
+            f"{path} is a Hugging Face folder without {NAME}",
+            hint=f"tamis adopt {path} -o {path.resolve().name}-adopted",
         )
     note = read_note(path)
     read_config(path)

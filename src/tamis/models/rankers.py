@@ -98,7 +98,8 @@ def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
 
 
 def _adopting(folder: Path, option: str) -> str:
-    return f"tamis adopt {folder} -o FOLDER {option}, then name that FOLDER"
+    new = f"{folder.resolve().name}-adopted"
+    return f"use {new} after: tamis adopt {folder} -o {new} {option}"
 
 
 def digest(folder: Path, *more: str) -> str:

@@ -48,7 +48,8 @@ class Session:
         path = folder / FILES[backend]
         if not path.is_file():
             raise InputError(
-                f"{folder} has no {FILES[backend]}", hint=f"tamis export {folder} -o FOLDER"
+                f"{folder} has no {FILES[backend]}",
+                hint=f"tamis export {folder} -o {folder.resolve().name}-onnx",
             )
         inner = _session(path)
         facts = dict(inner.get_modelmeta().custom_metadata_map)

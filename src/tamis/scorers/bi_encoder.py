@@ -238,8 +238,8 @@ def pooling_of(folder: Path, note: ModelNote | None) -> Pooling:
         what = f"pools by {', '.join(on)}" if on else "does not say how token vectors are pooled"
         raise InputError(
             f"{folder} {what}",
-            hint=f"tamis adopt {folder} -o NEW --kind bi-encoder --pooling mean (or cls), then use "
-            'NEW; in Python pooling="mean" or "cls"',
+            hint=f"say how, mean or cls, and use the new folder: tamis adopt {folder} "
+            f"-o {folder.resolve().name}-adopted --kind bi-encoder --pooling mean",
         )
     return found[0]
 

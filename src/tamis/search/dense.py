@@ -105,7 +105,7 @@ def check_complete(index: Index) -> None:
     model = vector_model(index)
     missing = documents_without_vectors(index.snapshot)
     if missing:
-        name = "MODEL" if model is None else model.reference or model.name
+        name = "all-MiniLM-L6-v2" if model is None else model.reference or model.name
         raise InputError(
             f"{missing:,} of {index.documents:,} documents in {index.path} have no vectors",
             hint=f"encode them: tamis index -o {index.path} --dense {name}",
@@ -124,6 +124,6 @@ def check_encoder(index: Index, encoder: Encoder) -> None:
     if vectors and not same_encoder(vectors[0].probe, probe(encoder)):
         raise InputError(
             f"the vectors in {index.path} were made by another encoder, {vectors[0].model.name}",
-            hint="search with that one, or encode again: "
-            f"tamis index -o {index.path} --dense MODEL --force",
+            hint="search with that one, or encode again with the other: "
+            "tamis index with --dense and --force",
         )

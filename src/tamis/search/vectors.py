@@ -173,9 +173,10 @@ def open_vectors(folder: Path, name: str | None, digest: str | None) -> Vectors 
         return None
     found = Vectors(folder / name)
     if found.files.digest != digest:
+        model = found.model.reference or found.model.name
         raise DamagedError(
             f"{folder / name} holds other vectors",
-            hint=f"encode again: tamis index -o {folder} --dense MODEL --force",
+            hint=f"encode again: tamis index -o {folder} --dense {model} --force",
         )
     return found
 

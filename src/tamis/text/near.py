@@ -1,13 +1,35 @@
-"""Texts that say nearly the same, found without comparing every pair."""
+"""Texts that say the same or nearly the same, found without comparing every pair."""
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+import xxhash
+
 _WORD = re.compile(r"\w+")
+
+
+def normalise_query(text: str) -> str:
+    """A query without what people vary: case, white space, the mark at its end.
+
+    >>> normalise_query("How do I  sift flour ?")
+    'how do i sift flour'
+    """
+    plain = unicodedata.normalize("NFC", text).casefold()
+    return " ".join(plain.split()).rstrip("?!.,;: ") or text.strip()
+
+
+def query_hash(text: str) -> str:
+    """The hash of a normalised query, in 16 hexadecimal digits: the same on every machine.
+
+    >>> query_hash("Drum sieve?") == query_hash(" drum  sieve"), len(query_hash("drum sieve"))
+    (True, 16)
+    """
+    return xxhash.xxh3_64_hexdigest(normalise_query(text).encode("utf-8", "surrogatepass"))
 
 
 def near_duplicates(texts: Sequence[str], threshold: float = 0.8) -> list[list[int]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tamis import __version__
 from tamis.durable import new_folder
-from tamis.labels.examples import ROLES, SOURCES, Examples, digest
+from tamis.labels.examples import ROLES, SOURCES, Examples, digest, shown_facts
 from tamis.models.bases import find_base
 from tamis.scorers.note import note_if_any, read_note, write_note
 from tamis.training import checkpoints
@@ -92,7 +92,7 @@ def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "chain": [*chain, step],
         "labels": labels,
-        "examples": {"digest": digest(job.examples), **dict(job.examples.facts)},
+        "examples": {"digest": digest(job.examples), **shown_facts(job.examples.facts)},
         "recipe": job.recipe.record(),
         PLAN: checkpoints.digest_of(learner.plan()),
         "seed": job.recipe.seed,

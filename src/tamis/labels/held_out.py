@@ -1,0 +1,34 @@
+"""Examples without those of test queries and of queries that repeat one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tamis.labels.example_texts import row_texts
+from tamis.labels.examples import Examples
+from tamis.pipeline.library import Library
+from tamis.splits import HeldOut
+from tamis.types import Ids, Queries
+
+
+def without_leaks(examples: Examples, held_out: HeldOut, library: Library) -> tuple[Examples, Ids]:
+    """The rows of all other queries, and the queries that were left out.
+
+    >>> from tamis.pipeline.library import MappingLibrary
+    >>> from tamis.types import Document, Query
+    >>> rows = [("q1", "d1", 1.0, "positive"), ("q2", "d1", 1.0, "positive")]
+    >>> texts = Queries.of([Query("q1", "Drum sieve?"), Query("q2", "sift flour")])
+    >>> examples = Examples.of_rows(rows, source="gold").with_queries(texts)
+    >>> test = HeldOut.of_queries(Ids.of(["t1"]), Queries.of([Query("t1", "drum sieve")]))
+    >>> library = MappingLibrary({"d1": Document("d1", "A drum.")})
+    >>> others, left_out = without_leaks(examples, test, library)
+    >>> len(others), [*left_out]
+    (1, ['q1'])
+    """
+    if not len(examples) or not (len(held_out.ids) or held_out.hashes):
+        return examples, Ids.of([])
+    numbers, rows = np.unique(examples.query, return_index=True)
+    texts = tuple(row_texts(examples, rows, library)[0])
+    leaks = held_out.leaks(Queries(examples.queries.ids.select(numbers), texts))
+    leaking = examples.queries.ids.positions_in(leaks) >= 0
+    return examples.select(~leaking[examples.query]), leaks
