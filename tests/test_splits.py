@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.errors import InputError
-from tamis.splits import SHARES, folds, split
+from tamis.splits import SHARES, HeldOut, folds, is_test, split
 from tamis.text.near import near_duplicates
 from tamis.types import Ids, Qrels, Queries, Query
 
@@ -149,3 +149,32 @@ def test_queries_with_the_same_answer_stay_together() -> None:
 def test_answers_that_nearly_all_share_do_not_hinder_a_split() -> None:
     queries, qrels = answered({f"q{n:02}": ["d0" if n < 50 else f"d{n}"] for n in range(60)})
     assert split(queries, seed=3, answers=qrels) == split(queries, seed=3)
+
+
+def test_test_splits_are_known_by_their_names() -> None:
+    held_out = ["test", "devtest", "testset", "TestA", "latest", "my_TEST-2", "contest"]
+    assert all(map(is_test, held_out))
+    assert not any(map(is_test, ["train", "dev", "validation", "tes", "t e s t", ""]))
+
+
+def test_what_repeats_a_test_query_leaks() -> None:
+    texts = {
+        "t": "What are the symptoms of flu in small children?",
+        "id": "",
+        "same": "what are the  SYMPTOMS of flu in small children",
+        "near": "symptoms of flu in small children: what are the",
+        "far": "What are the causes of flu in old people?",
+        "blank": "?",
+    }
+    queries = Queries.of(Query(name, text) for name, text in texts.items())
+    judged = {"MyTest": Qrels.from_dict({"t": {"d": 1}, "id": {"d": 1}, "unknown": {"d": 1}}),
+              "train": Qrels.from_dict({"far": {"d": 1}})}  # fmt: skip
+    held_out = HeldOut.of(judged, queries)
+    assert held_out.splits == ("MyTest",)
+    assert {*held_out.leaks(queries)} == {"t", "id", "same", "near"}
+    others = Queries.of(query for query in queries if query.id not in ("t", "id"))
+    assert {*held_out.leaks(others)} == {"same", "near"}, "test queries need not be among them"
+    by_hash = HeldOut.of({}, None, hashes=held_out.hashes)
+    assert {*by_hash.leaks(queries)} == {"t", "same"}, "of hashes only the same text is known"
+    assert [*HeldOut.of({}, queries).leaks(queries)] == []
+    assert {*held_out.leaks(Queries(queries.ids))} == {"t", "id"}, "ids do without texts"

@@ -117,6 +117,10 @@ def test_tune(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*arguments, "--what", "rm3", "--json", "--no-record"]) == 0
     assert json.loads(capsys.readouterr().out)["what"] == "rm3"
     assert run([*arguments, "--plot", "surface.bmp"]) == 1
+    assert "test split" not in capsys.readouterr().err
+    Path("judged.txt").rename("DevTest.txt")
+    assert run([*arguments[:3], "DevTest.txt", "--no-record"]) == 0
+    assert "warning: DevTest.txt is a test split" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

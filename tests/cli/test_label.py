@@ -273,7 +273,7 @@ def test_queries_that_repeat_a_test_query_are_left_out(
     labelled = {texts[found.queries.ids[n]] for n in found.query.tolist()}
     assert "flour mill" in labelled and not {"flour sacks", *list(more.values())[:2]} & labelled
     assert run(["label", "gold", *common, "--split", "train", "-o", "x.parquet"]) == 0
-    assert "left out: 2 queries" in capsys.readouterr().err
+    assert "a test query: 2 queries, such as" in capsys.readouterr().err
 
 
 def test_titles_that_repeat_a_test_query_are_not_made_queries(

@@ -122,6 +122,14 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
     return found
 
 
+def warn_of_test_split(qrels: str) -> None:
+    """Warn where something is chosen on judgements that are for testing, by their name."""
+    from tamis.splits import is_test
+
+    if is_test(Path(qrels).name):
+        say(f"warning: {qrels} is a test split: what is chosen on it looks too good on it")
+
+
 def _split_of(path: str) -> str:
     from tamis.collection.judgements import the_split
 

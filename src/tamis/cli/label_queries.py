@@ -90,8 +90,8 @@ def queries_to_label(
     leaks = queries.ids.positions_in(held_out.leaks(queries)) >= 0
     if leaks.any():
         first = queries.ids[int(leaks.argmax())]
-        say(f"left out: {counted(int(leaks.sum()), 'query')} that is, repeats or nearly repeats "
-            f"a test query, such as {first}")  # fmt: skip
+        count = counted(int(leaks.sum()), "query")
+        say(f"left out, for it is or nearly repeats a test query: {count}, such as {first}")
     return queries.select(np.flatnonzero(~leaks))
 
 

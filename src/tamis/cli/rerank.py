@@ -23,6 +23,7 @@ from tamis.cli.common import (
     say,
     show_facts,
     show_json,
+    warn_of_test_split,
     writing_to,
 )
 from tamis.cli.rerank_inputs import (
@@ -233,6 +234,7 @@ def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
     from tamis.collection.judgements import read_qrels
     from tamis.pipeline.bert3s_tuning import tune_three_sentences
 
+    warn_of_test_split(qrels)
     tuned = tune_three_sentences(stage, run, read_qrels(qrels), measure)
     say(f"chosen: {tuned.chosen}, {measure} {tuned.values[tuned.chosen]:.4f}")
     say("note: that is measured on the judgements it was chosen on; test on others")

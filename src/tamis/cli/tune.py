@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tamis.cli.common import Force, Json, say, show, show_json
+from tamis.cli.common import Force, Json, say, show, show_json, warn_of_test_split
 from tamis.cli.first_stage import IndexFolder, SearchField, listed, queries_to_search
 from tamis.errors import InputError, OutputError
 
@@ -48,6 +48,7 @@ def tune(
 
     if plot is not None:
         _check_plot(plot, force)
+    warn_of_test_split(qrels)
     opened = Index.open(folder)
     start = chosen_source(opened, None, False, {}, None)
     asked = queries_to_search(queries, search_field)
