@@ -20,6 +20,7 @@ from tamis.collection.beir import is_beir
 from tamis.collection.layout import files_in
 from tamis.collection.lines import BOM, open_bytes
 from tamis.collection.msmarco import is_msmarco
+from tamis.durable import folder_exists
 from tamis.errors import InputError, UnknownFormatError
 
 HEAD = 1 << 18
@@ -53,7 +54,7 @@ def look(path: Path | str, columns: Columns | None = None) -> str:
     'run'
     """
     path = Path(path)
-    if path.is_dir():
+    if folder_exists(path):
         return _look_at_folder(path)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}", hint="is the path right?")

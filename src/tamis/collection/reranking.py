@@ -14,7 +14,6 @@ from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,6 +174,7 @@ def open_reranking(path: Path, faults: Faults) -> Collection:
     A header may stand first or not: it is one if its last cell is not a number. What
     `reranking_to_parquet` wrote is read as well.
 
+    >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "candidates.tsv"
     ...     _ = file.write_text("1\t7\tsieve\tSieves sort.\t1\n1\t9\tsieve\tDrums.\t0\n")
@@ -272,12 +272,12 @@ def reranking_to_parquet(
     """
     with (
         durable.new_file(out, force=force) as part,
-        TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder,
+        durable.scratch_folder(out) as folder,
     ):
         order = _Order({"qid": pa.int64(), "pid": pa.int64()})
         while True:
             try:
-                runs = _write_runs(table, Path(folder), order, chunk)
+                runs = _write_runs(table, folder, order, chunk)
                 break
             except _NotInteger as found:
                 order = order.by_bytes(found.column)

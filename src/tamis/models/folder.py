@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
+from tamis.durable import folder_exists
 from tamis.errors import InputError
 from tamis.manifest import NAME, read_manifest
 from tamis.scorers._onnx import FILES, Backend
@@ -24,6 +25,7 @@ def open_model(folder: str | Path) -> ModelNote:
     A folder with an export needs no other weights.
     """
     path = Path(folder)
+    folder_exists(path)
     config = path / "config.json"
     if config.is_file() and read_manifest(path) is None:
         raise InputError(

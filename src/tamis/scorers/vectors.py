@@ -17,7 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis.collection.arrow_files import read_parquet, write_parquet
-from tamis.durable import checksums, new_folder
+from tamis.durable import checksums, folder_exists, new_folder
 from tamis.errors import DamagedError, InputError
 from tamis.manifest import expect, read_manifest, write_manifest
 from tamis.scorers.vector_files import read_binary, read_text, shape_of
@@ -114,7 +114,7 @@ def read_vectors(path: Path | str) -> WordVectors:
     words, row by row, as the only column of text of one .parquet; the matrix is memory-mapped.
     """
     path = Path(path)
-    if path.is_dir():
+    if folder_exists(path):
         return _read_folder(path)
     shape = shape_of(path)
     words, matrix = read_binary(path, shape) if shape.binary else read_text(path, shape)

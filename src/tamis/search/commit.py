@@ -82,7 +82,7 @@ def note_digest(folder: Path) -> str:
 
 def expect_index(folder: Path) -> None:
     """Refuse what is not a folder that holds an index."""
-    if not folder.is_dir():
+    if not durable.folder_exists(folder):
         raise InputError(f"there is no index {folder}", hint="build one first")
     if not (folder / NAME).is_file():
         manifest.expect(folder, KIND, LAYOUT)
