@@ -295,7 +295,7 @@ def test_a_folder_set_aside_by_a_killed_writer_is_put_back(
     path = tmp_path / "out"
     path.mkdir()
     (path / "content").write_text("old")
-    command = [sys.executable, "-c", KILLED_BETWEEN_RENAMES, str(renames), path]
+    command = [sys.executable, "-c", KILLED_BETWEEN_RENAMES, str(renames), str(path)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert path.exists() == (renames != 2)
     assert folder_exists(path)

@@ -116,6 +116,8 @@ def _describe(asked: Request, verify: bool) -> Facts:
 
     path, faults = asked.target, Faults(skip=asked.skip)
     if asked.format is None and is_sieve(path):
+        if verify:
+            _verify(path, "sieve")
         return describe.Facts(described_sieve(path))
     if asked.format is None and folder_exists(path) and (model := _described_model(path)):
         if verify:
@@ -165,6 +167,14 @@ def _verify(path: Path, kind: str) -> None:
         from tamis.search.index import verify
 
         verify(path)
+    elif kind == "model":
+        from tamis.models.folder import verify_model
+
+        verify_model(path)
+    elif kind == "sieve":
+        from tamis.fit.sieve import verify_sieve
+
+        verify_sieve(path)
     else:
         raise InputError(
             f"{path} has no checksums to verify", hint="only folders that tamis wrote have them"

@@ -15,6 +15,7 @@ from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.note import ModelNote, read_note
 from tamis.scorers.target_words import TargetWords
+from tamis.scorers.weight_digests import verify_weights
 from tamis.scorers.weights import read_config, weight_files
 from tamis.types import Scorer
 
@@ -43,6 +44,14 @@ def open_model(folder: str | Path) -> ModelNote:
     if note.documents:
         open_model(path / note.documents)
     return note
+
+
+def verify_model(folder: Path) -> None:
+    """Read all weights of a model folder; `DamagedError` names the first changed file."""
+    note = open_model(folder)
+    verify_weights(folder)
+    if note.documents:
+        verify_weights(folder / note.documents)
 
 
 def open_scorer(
