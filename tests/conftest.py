@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,15 @@ def folder_of(variable: str, what: str) -> Path:
     if not os.environ.get(variable):
         pytest.skip(f"{variable} is not set: it names the folder of {what}")
     return Path(os.environ[variable])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests remember in a folder of their own which weights were verified."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setattr("tamis.scorers.weight_digests.cache_folder", lambda: folder)
+        yield
 
 
 @pytest.fixture(scope="session")

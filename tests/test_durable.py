@@ -7,8 +7,10 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,10 +31,12 @@ from tamis.durable import (
     checksums,
     describe_progress,
     duration,
+    folder_exists,
     locked,
     new_file,
     new_folder,
     parse_time,
+    scratch_folder,
 )
 from tamis.errors import DamagedError, InputError, OutputError
 
@@ -159,7 +163,6 @@ def test_force_replaces_whatever_was_there(
 def test_what_a_killed_writer_left_is_replaced(tmp_path: Path, kind: str) -> None:
     if kind == "folder":
         make_old(tmp_path / ".out.part")
-        make_old(tmp_path / ".out.old")
     else:
         (tmp_path / ".out.part").write_text("old")
     (tmp_path / ".out.lock").touch()
@@ -263,6 +266,145 @@ def test_a_file_whose_writer_was_killed(tmp_path: Path, moment: str) -> None:
     with new_file(path, force=True) as part:
         part.write_text("again")
     assert path.read_text() == "again"
+
+
+# Killed where names cannot be exchanged in one step
+
+KILLED_BETWEEN_RENAMES = """
+import ctypes, os, signal, sys
+from pathlib import Path
+from tamis import durable
+left, path = int(sys.argv[1]), Path(sys.argv[2])
+ctypes.CDLL = lambda name: object()
+real = Path.rename
+
+def rename(self, target):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, target)
+
+Path.rename = rename
+with durable.new_folder(path, force=True) as part:
+    (part / "content").write_text("new")
+"""
+
+
+@pytest.mark.parametrize(("renames", "content"), [(1, "old"), (2, "old"), (3, "new")])
+def test_a_folder_set_aside_by_a_killed_writer_is_put_back(
+    tmp_path: Path, renames: int, content: str
+) -> None:
+    path = tmp_path / "out"
+    path.mkdir()
+    (path / "content").write_text("old")
+    command = [sys.executable, "-c", KILLED_BETWEEN_RENAMES, str(renames), str(path)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert path.exists() == (renames != 2)
+    assert folder_exists(path)
+    assert (path / "content").read_text() == content
+    with pytest.raises(OutputError, match="exists already"), new_folder(path):
+        raise AssertionError("must not come here")
+    with new_folder(path, force=True) as part:
+        (part / "content").write_text("again")
+    assert names(tmp_path) == ["out"]
+    assert (path / "content").read_text() == "again"
+
+
+def test_a_writer_without_force_finds_the_folder_set_aside(tmp_path: Path) -> None:
+    make_old(tmp_path / ".out.old")
+    with pytest.raises(OutputError, match="exists already"), new_folder(tmp_path / "out"):
+        raise AssertionError("must not come here")
+    assert names(tmp_path / "out") == ["old"]
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_folder_that_cannot_be_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_old(tmp_path / ".out.old")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(OutputError, match="cannot be put back") as caught:
+        folder_exists(tmp_path / "out")
+    assert "mv " in caught.value.hint
+    assert not folder_exists(tmp_path / "other")
+
+
+def test_a_reader_waits_for_a_writer_between_two_renames(tmp_path: Path) -> None:
+    make_old(tmp_path / ".out.old")
+    with locked(tmp_path / "out"):
+        writer = threading.Timer(0.05, make_old, [tmp_path / "out"])
+        writer.start()
+        assert folder_exists(tmp_path / "out")
+        writer.join()
+    assert names(tmp_path) == [".out.old", "out"]
+
+
+# What killed writers leave
+
+
+def dead_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+def test_what_a_killed_writer_of_a_file_left_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    ended = subprocess.run([sys.executable, "-c", KILLED, "inside", "file", path], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(names(tmp_path)) == 1
+    (tmp_path / f".out.parquet.{dead_process()}.scratch.part").mkdir()
+    kept = [
+        f".out.parquet.{os.getppid()}.part",  # of a process that is alive
+        f".other.{dead_process()}.part",
+        ".out.parquet.mine.part",
+        f"out.parquet.{dead_process()}.part",
+    ]
+    for name in kept:
+        (tmp_path / name).touch()
+    with new_file(path) as part:
+        part.write_text("new")
+    assert names(tmp_path) == sorted([*kept, "out.parquet"])
+
+
+def test_a_scratch_folder_is_removed(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), scratch_folder(tmp_path / "out") as folder:
+        (folder / "piece").touch()
+        raise ZeroDivisionError
+    assert names(tmp_path) == []
+
+
+# Modes
+
+
+@pytest.mark.parametrize(
+    ("umask", "file_mode", "folder_mode"), [(0o022, 0o644, 0o755), (0o007, 0o660, 0o770)]
+)
+def test_files_of_a_folder_have_the_modes_of_the_umask(
+    tmp_path: Path, umask: int, file_mode: int, folder_mode: int
+) -> None:
+    source = tmp_path / "source"
+    make_old(source)
+    (source / "old").chmod(0o400)
+    source.chmod(0o700)
+    before = os.umask(umask)
+    try:
+        with new_folder(tmp_path / "out") as part:
+            shutil.copytree(source, part, dirs_exist_ok=True)
+            shutil.copytree(source, part / "inner")
+            os.close(os.open(part / "private", os.O_CREAT | os.O_WRONLY, 0o600))
+            (part / "link").symlink_to(source / "old")
+    finally:
+        os.umask(before)
+    out = tmp_path / "out"
+    assert stat.S_IMODE(out.stat().st_mode) == folder_mode
+    assert stat.S_IMODE((out / "inner").stat().st_mode) == folder_mode
+    for name in ("old", "private", "inner/old"):
+        assert stat.S_IMODE((out / name).stat().st_mode) == file_mode
+    assert stat.S_IMODE((source / "old").stat().st_mode) == 0o400
 
 
 # Locks

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
         raise OutputError(f"{path} is a folder", hint="choose another name")
     if not path.parent.is_dir():
         raise OutputError(f"there is no folder {path.parent}", hint="make it first")
+    _remove_stale(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part
@@ -47,11 +49,47 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """A folder beside `path` for what is needed while it is written; removed at the end."""
+    folder = path.with_name(f".{path.name}.{os.getpid()}.scratch.part")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove what killed writers of `path` left; what belongs to a live process stays.
+
+    On a disk that machines share, a process of another machine counts as dead.
+    """
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d+)(\.scratch)?\.part")
+    for other in path.parent.iterdir():
+        match = pattern.fullmatch(other.name)
+        if match and not _is_alive(int(match[1])):
+            _remove(other)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
 def new_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     """An empty folder to fill; it takes the name `path` when the block ends well.
 
-    Killed at any moment, `path` is what it was before. One writer at a time: a second is refused.
+    Killed at any moment, `path` is what it was before, for `folder_exists` at the latest. One
+    writer at a time: a second is refused. Whoever writes the files, they have the modes that the
+    umask asks for.
     """
+    folder_exists(path)
     _refuse_existing(path, force)
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
@@ -59,14 +97,60 @@ def new_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
         part = path.with_name(f".{path.name}.part")
         _remove(part)  # what a killed writer left
         part.mkdir()
+        mode = stat.S_IMODE(part.stat().st_mode)
         try:
             yield part
             for file in [*part.rglob("*"), part]:
+                _set_mode(file, mode)
                 _sync(file)
             _put_in_place(part, path)
             _sync(path.parent)
         finally:
             _remove(part)
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    """Give a folder this mode, and a file the same without the right to execute."""
+    wanted = mode if path.is_dir() else mode & 0o666
+    if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) != wanted:
+        path.chmod(wanted)
+
+
+def folder_exists(path: Path) -> bool:
+    """Whether there is such a folder; one that a killed writer left aside is put back first.
+
+    Only where the system cannot exchange two names in one step is a folder ever set aside.
+    """
+    if not os.path.lexists(path) and os.path.lexists(_aside(path)):
+        _put_back(path)
+    return path.is_dir()
+
+
+def _put_back(path: Path) -> None:
+    aside = _aside(path)
+    try:
+        with locked(path):
+            if not os.path.lexists(path):
+                aside.rename(path)
+    except OutputError:  # a writer is at it
+        _wait_for(path)
+    except OSError as error:
+        raise OutputError(
+            f"{path} was set aside as {aside} and cannot be put back: {error.strerror}",
+            hint=f"rename it: mv {aside} {path}",
+        ) from None
+
+
+def _aside(path: Path) -> Path:
+    """Under which name a folder stands while another takes its place."""
+    return path.with_name(f".{path.name}.old")
+
+
+def _wait_for(path: Path, seconds: float = 1.0) -> None:
+    """Wait until a writer has put a folder in its place, which takes two renames."""
+    end = time.monotonic() + seconds
+    while not os.path.lexists(path) and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def _refuse_existing(path: Path, force: bool) -> None:
@@ -126,7 +210,16 @@ def _sync(path: Path) -> None:
 
 
 def _put_in_place(part: Path, path: Path) -> None:
-    """Rename; where `path` exists the two change places in one step, if the system can."""
+    """Rename; where `path` exists the two change places in one step, if the system can.
+
+    What is under the name `_aside` is whole, so it is removed under another name.
+    """
+    aside = _aside(path)
+    if os.path.lexists(aside):  # a writer was killed when the new folder was in place
+        trash = path.with_name(f".{path.name}.trash.part")
+        _remove(trash)
+        aside.rename(trash)
+        _remove(trash)
     if not path.exists():
         part.rename(path)
         return
@@ -137,11 +230,9 @@ def _put_in_place(part: Path, path: Path) -> None:
             return
     except (AttributeError, OSError):
         pass
-    old = path.with_name(f".{path.name}.old")
-    _remove(old)
-    path.rename(old)
+    path.rename(aside)
     part.rename(path)
-    _remove(old)
+    aside.rename(part)
 
 
 class SumsWriter:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis import __version__
+from tamis.durable import folder_exists
 from tamis.errors import DamagedError, InputError
 
 NAME = "tamis.json"
@@ -22,7 +23,7 @@ def write_manifest(folder: Path, kind: str, version: int, **facts: Any) -> None:
 def read_manifest(folder: Path) -> Manifest | None:
     """The note of a folder, or None where it is not a folder that tamis wrote."""
     path = folder / NAME
-    if not path.is_file():
+    if not folder_exists(folder) or not path.is_file():
         return None
     try:
         note = json.loads(path.read_text("utf-8"))

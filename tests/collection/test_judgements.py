@@ -181,7 +181,12 @@ def test_no_rows(tmp_path: Path) -> None:
 def test_parquet_with_other_columns(tmp_path: Path) -> None:
     path = tmp_path / "qrels.parquet"
     pq.write_table(pa.table({"query": ["q"], "doc": ["d"], "label": [1]}), path)
-    with pytest.raises(InputError, match="has the columns query, doc, label"):
+    with pytest.raises(InputError, match="no column 'grade'; it has: query, doc, label"):
+        read_qrels(path)
+    pq.write_table(pa.table({"query": [7], "doc": [1], "grade": [1]}), path)
+    assert read_qrels(path).to_dict() == {"7": {"1": 1}}
+    pq.write_table(pa.table({"query": ["q"], "doc": ["d"], "grade": [0.5]}), path)
+    with pytest.raises(InputError, match="no whole number"):
         read_qrels(path)
     twice = {"query": ["q", "q"], "doc": ["d", "d"], "grade": [1, 2]}
     pq.write_table(pa.table(twice), path)

@@ -473,6 +473,66 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_sieve(
     assert sieve.search("drum net") == wanted.search("drum net")
 
 
+@pytest.mark.parametrize("moment", ["before", "within", "after"])
+def test_killed_when_it_tidies_up_it_ends_well_on_resume(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, real, out = collection(tmp_path / "docs"), shutil.rmtree, tmp_path / "s"
+    asked = request(folder, out, None)
+
+    def killed(path: Path, **options: Any) -> None:
+        if ".fitting" not in Path(path).name or not Path(path).exists():
+            real(path, **options)
+            return
+        if moment == "within":
+            next(file for file in sorted(Path(path).rglob("*")) if file.is_file()).unlink()
+        if moment == "after":
+            real(path, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", killed)
+        if moment == "before":
+            patch.setattr("tamis.fit.job.remove_work", lambda _: 1 / 0)
+        with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
+            fit(asked)
+    note = (out / "tamis.json").read_bytes()
+    with pytest.raises(OutputError, match="exists already"):
+        fit(asked)
+    with pytest.raises(OutputError, match="exists already"):
+        fit(request(folder, out, None, seed=1), resume=True)
+    heard: list[str] = []
+    plan, sieve = fit(asked, resume=True, said=heard.append)
+    assert sieve is not None and plan.testing == sieve.note["plan"]["testing"]
+    assert any("is complete" in words for words in heard)
+    assert (out / "tamis.json").read_bytes() == note
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "s"]
+
+
+def test_a_fit_of_another_time_is_not_taken_for_the_one_that_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs")
+    asked = request(folder, tmp_path / "s", None)
+    fit(asked)
+    monkeypatch.setattr("tamis.fit.job.finding.find", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fit(asked, force=True)
+    with pytest.raises(OutputError, match="exists already"):
+        fit(asked, resume=True)
+    assert (tmp_path / "s.fitting").is_dir()
+
+
+def test_a_sieve_set_aside_by_a_killed_writer_is_put_back(tmp_path: Path) -> None:
+    asked = request(collection(tmp_path / "docs"), tmp_path / "s", None)
+    fit(asked)
+    (tmp_path / "s").rename(tmp_path / ".s.old")
+    with pytest.raises(OutputError, match="exists already"):
+        fit(asked)
+    (tmp_path / "s").rename(tmp_path / ".s.old")
+    assert load_sieve(tmp_path / "s").search("drum net")
+
+
 def test_another_request_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = collection(tmp_path / "docs")
     monkeypatch.setattr(

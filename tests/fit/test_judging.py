@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tamis.collection.beir import write_judged
 from tamis.collection.judgements import read_qrels
 from tamis.collection.opening import read_queries
-from tamis.errors import InputError, LineError, OutputError
+from tamis.errors import InputError, LineError, OutputError, TamisError
 from tamis.fit.judging import (
     IndexAlone,
     Judging,
@@ -251,13 +251,14 @@ def test_what_cannot_be_extended_is_refused_before_anything_is_asked(tmp_path: P
     (tmp_path / "other" / "queries.jsonl").write_text('{"_id": "q1", "text": "another"}\n')
     (tmp_path / "things").mkdir()
     (tmp_path / "things" / "a.txt").touch()
-    for name, error, words in [
+    refused: list[tuple[str, type[TamisError], str]] = [
         ("old.qrels", OutputError, "is a file: judgements go into a folder"),
         ("bad", LineError, "judged.tsv:3"),
         ("other", InputError, "'another'"),
         ("none/judged", OutputError, "there is no folder"),
         ("things", OutputError, "a folder of something else"),
-    ]:
+    ]
+    for name, error, words in refused:
         with pytest.raises(error, match=words) as raised, open_judging(FOUR, tmp_path / name):
             pass
         assert raised.value.hint

@@ -268,7 +268,7 @@ def test_counts_are_saved_and_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no file"):
         WordCounts.open(tmp_path / "other")
     (tmp_path / "text").write_text("word 1")
-    with pytest.raises(InputError, match="is not Parquet"):
+    with pytest.raises(InputError, match="is no Parquet file"):
         WordCounts.open(tmp_path / "text")
 
 

@@ -204,7 +204,7 @@ def test_folders_that_lack_something(tmp_path: Path) -> None:
         read_vectors(folder)
     (folder / "m.npy").write_bytes(raw)
     (folder / "w.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DamagedError, match="is not Parquet"):
+    with pytest.raises(InputError, match="cannot be read"):
         read_vectors(folder)
     note = {"kind": "index", "layout": 1}
     (folder / "tamis.json").write_text(json.dumps(note))

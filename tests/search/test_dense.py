@@ -706,3 +706,32 @@ def test_vectors_equal_those_of_sentence_transformers(tmp_path: Path, models: Pa
     assert facts["documents_cut"] == 1
     assert facts["tokens_cut"] == 80 * 6 - 254
     check_source(index.dense(encoder), Queries.of([Query("q", "sieve"), Query("r", "river")]))
+
+
+def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tamis.search.dense_work import JOURNAL, Work
+    from tamis.search.vectors import quantised
+
+    probe, header = np.ones((2, 3), np.float32), {"segment": "s"}
+    work, rows = Work(tmp_path / "work", header, probe), np.eye(3, dtype=np.float32)
+    ones = np.ones(3, np.int32)
+    columns = {"float32": rows, **quantised(rows), "document": ones, "passage": ones, "cut": ones}
+    work.append(3, 0, columns)
+    work.append(6, 0, columns)
+    with (tmp_path / "work" / JOURNAL).open("a") as file:
+        file.write('{"documents": 9')  # a line cut short
+    real = Path.write_text
+
+    def killed(path: Path, text: str, *_: object, **__: object) -> None:
+        real(path, text[:9])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Work(tmp_path / "work", header, probe)
+    again = Work(tmp_path / "work", header, probe)
+    assert (again.documents, again.rows) == (6, 6)
+    assert (tmp_path / "work" / JOURNAL).read_text().count("\n") == 2

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tamis import durable
-from tamis.errors import DamagedError, InputError, OutputError
+from tamis.errors import DamagedError, InputError, OutputError, TamisError
 from tamis.search.index import Index, verify
 from tamis.types import Document, Ids, Queries
 
@@ -174,6 +175,67 @@ def test_two_writers_are_refused(tmp_path: Path) -> None:
 
     index.add(meanwhile())
     assert "d1" in Index.open(index.path)
+
+
+def merge_it(path: Path) -> None:
+    Index.open(path).merge()
+
+
+def build_it_again(path: Path) -> None:
+    Index.build([*OLD[:15], *NEW], path, analyzer="whitespace", force=True)
+
+
+MOMENTS_OF_OPENING = [
+    "tamis.search.index.Snapshot",
+    "tamis.search.snapshot.Segment",
+    "tamis.search.segments.ArraysReader",
+    "tamis.search.segments.DocumentStore",
+    "tamis.collection.store._read_checksums",
+    "tamis.collection.store.manifest.expect",
+    "tamis.search.commit.note_digest",
+    "tamis.durable.Checked",
+    "tamis.durable.np.memmap",
+]
+
+
+@pytest.mark.parametrize("change", [merge_it, build_it_again])
+@pytest.mark.parametrize("moment", MOMENTS_OF_OPENING)
+def test_an_index_that_is_changed_while_it_is_opened_is_opened_as_it_is_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, change: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "index"
+    Index.build(OLD, path, analyzer="whitespace").add(NEW)
+    module, _, name = moment.rpartition(".")
+    owner = resolve_name(module)
+    real, left = getattr(owner, name), [1]
+
+    def changed_before(*arguments: Any, **options: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            change(path)
+        return real(*arguments, **options)
+
+    for count in (1, 2, 5, 9):
+        left[0] = count
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, changed_before)
+            index = Index.open(path)
+        assert len(index) == 25
+        assert index.document("d7").text
+        left[0] = count
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, changed_before)
+            verify(path)
+        Index.build(OLD, path, analyzer="whitespace", force=True).add(NEW)
+
+
+def test_a_segment_that_is_gone_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    Index.build(OLD, path, analyzer="whitespace")
+    shutil.rmtree(path / "segment-1" / "documents")
+    with pytest.raises(TamisError) as caught:
+        Index.open(path)
+    assert caught.value.hint
 
 
 def files_of(path: Path) -> list[Path]:

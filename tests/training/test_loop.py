@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
@@ -18,12 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tamis.errors import InputError, OutputError, TrainingError
+from tamis.errors import DamagedError, InputError, OutputError, TrainingError
 from tamis.labels import Examples
 from tamis.models import describe_model, open_model, open_scorer
 from tamis.pipeline.library import MappingLibrary
 from tamis.training import checkpoints, learner
-from tamis.training.checkpoints import History
+from tamis.training.checkpoints import History, history_in
+from tamis.training.finishing import HISTORY
 from tamis.training.learner import Learner
 from tamis.training.loop import Job, Trained, train
 from tamis.training.pace import Pace
@@ -547,3 +549,24 @@ def _few_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+def test_files_have_the_modes_of_the_umask(job: Job) -> None:
+    before = os.umask(0o027)
+    try:
+        folder = train(job).folder
+    finally:
+        os.umask(before)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+    assert modes["model.safetensors"] == 0o640
+    assert set(modes.values()) == {0o640}
+
+
+@pytest.mark.parametrize("damage", [("step", "stfp"), ("checks", "chfcks"), ("{", "[1, {")])
+def test_a_damaged_history_is_told(job: Job, tmp_path: Path, damage: tuple[str, str]) -> None:
+    path = train(job).folder / HISTORY
+    text = path.read_text().replace(*damage, 1)
+    (tmp_path / "history.json").write_text(text + "]" * damage[1].startswith("["))
+    with pytest.raises(DamagedError) as caught:
+        history_in(tmp_path / "history.json")
+    assert caught.value.hint

@@ -112,11 +112,14 @@ def _describe(asked: Request, verify: bool) -> Facts:
     from tamis.collection.look import look
     from tamis.collection.opening import is_id, read_queries
     from tamis.collection.runs import read_run, read_spec
+    from tamis.durable import folder_exists
 
     path, faults = asked.target, Faults(skip=asked.skip)
     if asked.format is None and is_sieve(path):
+        if verify:
+            _verify(path, "sieve")
         return describe.Facts(described_sieve(path))
-    if asked.format is None and path.is_dir() and (model := _described_model(path)):
+    if asked.format is None and folder_exists(path) and (model := _described_model(path)):
         if verify:
             _verify(path, "model")
         return describe.Facts(model)
@@ -167,6 +170,14 @@ def _verify(path: Path, kind: str) -> None:
         from tamis.search.index import verify
 
         verify(path)
+    elif kind == "model":
+        from tamis.models.folder import verify_model
+
+        verify_model(path)
+    elif kind == "sieve":
+        from tamis.fit.sieve import verify_sieve
+
+        verify_sieve(path)
     else:
         raise InputError(
             f"{path} has no checksums to verify", hint="only folders that tamis wrote have them"

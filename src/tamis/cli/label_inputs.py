@@ -94,10 +94,11 @@ def open_given(
     from tamis.collection.look import look
     from tamis.collection.opening import is_id, open_collection, read_queries
     from tamis.collection.querylog import refuse_line_numbers
+    from tamis.durable import folder_exists
     from tamis.search import Index
     from tamis.splits import is_test
 
-    if not is_id(name) and Path(name).is_dir() and look(name) == "index":
+    if not is_id(name) and folder_exists(Path(name)) and look(name) == "index":
         if index is not None:
             raise typer.BadParameter("-c is an index already: leave --index out")
         index, collection = Path(name), None

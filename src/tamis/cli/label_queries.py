@@ -31,9 +31,10 @@ def open_to_label(
     """Open what is named; queries of a whole collection bring its judgements and splits along."""
     from tamis.collection.look import look
     from tamis.collection.opening import is_id
+    from tamis.durable import folder_exists
 
-    is_collection = queries is not None and (is_id(queries) or Path(queries).is_dir())
-    if is_collection and not is_id(name) and Path(name).is_dir() and look(name) == "index":
+    is_collection = queries is not None and (is_id(queries) or folder_exists(Path(queries)))
+    if is_collection and not is_id(name) and folder_exists(Path(name)) and look(name) == "index":
         return open_given(str(queries), Path(name), None, qrels, split, on_error)
     return open_given(name, index, queries, qrels, split, on_error)
 

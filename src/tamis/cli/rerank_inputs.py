@@ -30,9 +30,10 @@ def open_documents(
     from tamis.collection.base import Faults
     from tamis.collection.look import look
     from tamis.collection.opening import is_id, open_collection
+    from tamis.durable import folder_exists
     from tamis.search import Index
 
-    if not is_id(name) and format is None and Path(name).is_dir() and look(name) == "index":
+    if not is_id(name) and format is None and folder_exists(Path(name)) and look(name) == "index":
         return Index.open(name), None, Faults()
     opened = open_collection(
         name,

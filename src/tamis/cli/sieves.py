@@ -18,7 +18,7 @@ def is_sieve(folder: str | Path) -> bool:
     from tamis.manifest import read_manifest
 
     path = Path(folder)
-    note = read_manifest(path) if path.is_dir() else None
+    note = read_manifest(path)
     return note is not None and note["kind"] == "sieve"
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tamis.collection import _columns
 from tamis.collection._columns import Rows, read_rows
+from tamis.collection.arrow_files import check_columns, read_parquet, reading, write_parquet
 from tamis.collection.base import Faults
 from tamis.collection.layout import the_file
 from tamis.collection.lines import numbered_lines, open_bytes, packing, writing
@@ -234,17 +234,17 @@ def _write_parquet(qrels: Qrels, path: Path, force: bool) -> None:
         "grade": pa.array(qrels.grade),
     }
     with new_file(path, force=force) as part:
-        pq.write_table(pa.table(columns).replace_schema_metadata(KIND), part, compression="zstd")
+        write_parquet(pa.table(columns).replace_schema_metadata(KIND), part)
 
 
 def _read_parquet(path: Path) -> Qrels:
-    table = pq.read_table(path)
-    if not {"query", "doc", "grade"} <= set(table.column_names):
-        found = ", ".join(table.column_names)
-        raise InputError(
-            f"{path} has the columns {found}",
-            hint="judgements in Parquet have the columns query, doc and grade",
-        )
-    queries, query = Ids.numbering(table["query"].to_pylist())
-    docs, doc = Ids.numbering(table["doc"].to_pylist())
-    return Qrels.of_rows(queries, docs, query, doc, table["grade"].to_numpy().astype(np.int32))
+    table = read_parquet(path)
+    hint = "judgements in Parquet have the columns query, doc and grade"
+    check_columns(table, path, hint, ids=["query", "doc"], numbers=["grade"])
+    grade = table["grade"].to_numpy()
+    if not np.array_equal(grade, np.round(grade)) or (np.abs(grade) > MOST).any():
+        raise InputError(f"{path} has a grade that is no whole number up to {MOST:,}", hint=hint)
+    with reading(path):
+        queries, query = Ids.numbering(table["query"].cast(pa.large_string()).to_pylist())
+        docs, doc = Ids.numbering(table["doc"].cast(pa.large_string()).to_pylist())
+        return Qrels.of_rows(queries, docs, query, doc, grade.astype(np.int32))

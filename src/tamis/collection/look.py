@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tamis import manifest
 from tamis.collection._records import Columns, holds_documents, holds_queries
+from tamis.collection.arrow_files import read_metadata
 from tamis.collection.beir import is_beir, is_judged
 from tamis.collection.layout import files_in
 from tamis.collection.lines import BOM, open_bytes
 from tamis.collection.msmarco import is_msmarco
+from tamis.durable import folder_exists
 from tamis.errors import InputError, UnknownFormatError
 
 HEAD = 1 << 18
@@ -54,7 +54,7 @@ def look(path: Path | str, columns: Columns | None = None) -> str:
     'run'
     """
     path = Path(path)
-    if path.is_dir():
+    if folder_exists(path):
         return _look_at_folder(path)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}", hint="is the path right?")
@@ -127,7 +127,7 @@ def _look_at_file(path: Path, columns: Columns) -> str:
     with open_bytes(path) as stream:
         raw = stream.read(HEAD)
     if raw[:4] == b"PAR1":
-        return _look_at_parquet(path)
+        return read_metadata(path).get(b"tamis", b"parquet").decode("utf-8", "replace")
     if raw[:6] == b"ARROW1" or raw[:4] == b"\xff\xff\xff\xff":
         return "arrow"
     if raw[:5] == b"%PDF-":
@@ -142,14 +142,6 @@ def _look_at_file(path: Path, columns: Columns) -> str:
     if not lines:
         raise UnknownFormatError(f"{path} is empty", hint="is it the right file?")
     return _look_at_text(_Head(path, lines[:LINES], whole and len(lines) <= LINES), columns)
-
-
-def _look_at_parquet(path: Path) -> str:
-    try:
-        metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error}", hint="is the file whole?") from None
-    return metadata.get(b"tamis", b"parquet").decode("utf-8", "replace")
 
 
 def _refuse_unreadable(path: Path, raw: bytes) -> None:

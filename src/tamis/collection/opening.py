@@ -18,6 +18,7 @@ from tamis.collection.layout import files_in
 from tamis.collection.look import look
 from tamis.collection.querylog import read_querylog, refuse_line_numbers
 from tamis.collection.trec_folder import open_trec
+from tamis.durable import folder_exists
 from tamis.errors import InputError
 from tamis.types import Document, Qrels, Queries, Query
 
@@ -173,7 +174,7 @@ def is_id(path_or_id: str | Path) -> bool:
 
 def _existing(path: str | Path) -> Path:
     path = Path(path)
-    if not path.exists():
+    if not folder_exists(path) and not path.exists():
         raise InputError(
             f"there is no file or folder {path}",
             hint=f"a collection is a path, {PYDOCS} or {IR_DATASETS}ID",

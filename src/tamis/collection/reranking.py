@@ -14,16 +14,21 @@ from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
 from tamis import durable
+from tamis.collection.arrow_files import (
+    ParquetWriter,
+    check_columns,
+    parquet_batches,
+    reading,
+    write_parquet,
+)
 from tamis.collection.base import Collection, Faults, Streamed
 from tamis.collection.checks import SeenIds
 from tamis.collection.lines import numbered_lines, open_bytes
@@ -109,8 +114,7 @@ def _rows(path: Path, faults: Faults) -> Iterator[Row]:
     with open_bytes(path) as stream:
         is_parquet = stream.read(4) == b"PAR1"
     if is_parquet:
-        for number, (qid, pid, query, passage, relevancy, *_) in enumerate(_run(path), 1):
-            yield Row(number, str(qid), str(pid), query, passage, relevancy)
+        yield from _parquet_rows(path)
         return
     first = True
     for number, line in numbered_lines(path, faults):
@@ -124,6 +128,17 @@ def _rows(path: Path, faults: Faults) -> Iterator[Row]:
             yield row
         else:
             faults.meet(row)
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    number = 0
+    for batch in parquet_batches(path, ROWS):
+        table = pa.Table.from_batches([batch])
+        ids, texts, numbers = ["qid", "pid"], ["query", "passage"], ["relevancy"]
+        check_columns(table, path, _NEEDS, ids=ids, texts=texts, numbers=numbers)
+        for qid, pid, query, passage, relevancy in _columns(table.select(COLUMNS), path):
+            number += 1
+            yield Row(number, str(qid), str(pid), query, passage, int(relevancy))
 
 
 def _is_number(cell: str) -> bool:
@@ -159,6 +174,7 @@ def open_reranking(path: Path, faults: Faults) -> Collection:
     A header may stand first or not: it is one if its last cell is not a number. What
     `reranking_to_parquet` wrote is read as well.
 
+    >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "candidates.tsv"
     ...     _ = file.write_text("1\t7\tsieve\tSieves sort.\t1\n1\t9\tsieve\tDrums.\t0\n")
@@ -256,12 +272,12 @@ def reranking_to_parquet(
     """
     with (
         durable.new_file(out, force=force) as part,
-        TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder,
+        durable.scratch_folder(out) as folder,
     ):
         order = _Order({"qid": pa.int64(), "pid": pa.int64()})
         while True:
             try:
-                runs = _write_runs(table, Path(folder), order, chunk)
+                runs = _write_runs(table, folder, order, chunk)
                 break
             except _NotInteger as found:
                 order = order.by_bytes(found.column)
@@ -330,7 +346,7 @@ def _write_runs(table: Path, folder: Path, order: _Order, chunk: int) -> list[Pa
             keys = [(name, "ascending") for name in ("qid", "relevancy", "pid", "line")]
             runs.append(folder / f"{len(runs)}.parquet")
             run = pa.table(columns, schema=order.schema).sort_by(keys)
-            pq.write_table(run, runs[-1], row_group_size=ROWS, compression="lz4")
+            write_parquet(run, runs[-1], compression="lz4", rows_in_group=ROWS)
             progress.advance(len(rows))
     if not runs:
         raise InputError(f"{table} has no rows", hint=_NEEDS)
@@ -362,17 +378,22 @@ def _write_merged(
     schema = schema.append(pa.field("q_idx", pa.int32())).append(pa.field("p_idx", pa.int32()))
     schema = schema.with_metadata({b"tamis": b"reranking"})
     rows = _indexed(table, merge(*map(_run, runs), key=_KEY))
-    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+    with ParquetWriter(out, schema) as writer:
         while batch := list(islice(rows, 16 * ROWS)):
             columns = [list(column) for column in zip(*batch, strict=True)]
-            writer.write_table(pa.table(columns, schema=schema))
+            writer.write(pa.table(columns, schema=schema))
             progress.advance(len(batch))
 
 
 def _run(path: Path) -> Iterator[tuple[Any, ...]]:
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(ROWS):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    for batch in parquet_batches(path, ROWS):
+        yield from _columns(batch, path)
+
+
+def _columns(rows: pa.RecordBatch | pa.Table, path: Path) -> Iterator[tuple[Any, ...]]:
+    with reading(path):
+        columns = [column.to_pylist() for column in rows.columns]
+    yield from zip(*columns, strict=True)
 
 
 def _indexed(table: Path, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tamis.collection._columns import RUN, Rows, grouped, read_rows
+from tamis.collection.arrow_files import (
+    check_columns,
+    read_metadata,
+    read_parquet,
+    reading,
+    write_parquet,
+)
 from tamis.collection.base import Faults
 from tamis.collection.lines import open_bytes, writing
 from tamis.durable import new_file
@@ -46,8 +52,9 @@ def read_spec(path: Path | str) -> Spec | None:
     with open_bytes(Path(path)) as stream:
         if stream.read(4) != b"PAR1":
             return None
-    kept = pq.read_schema(path).metadata or {}
-    spec: Spec | None = json.loads(kept[SPEC]) if SPEC in kept else None
+    metadata = read_metadata(Path(path))
+    with reading(path):
+        spec: Spec | None = json.loads(metadata[SPEC]) if SPEC in metadata else None
     return spec
 
 
@@ -186,7 +193,7 @@ def _write_parquet(run: Run, path: Path, force: bool, spec: Spec | None) -> None
     made = {} if spec is None else {SPEC: json.dumps(spec, ensure_ascii=False).encode()}
     table = pa.table(columns).replace_schema_metadata({**KIND, **made})
     with new_file(path, force=force) as part:
-        pq.write_table(table, part, compression="zstd")
+        write_parquet(table, part)
 
 
 def _dictionary(
@@ -198,14 +205,23 @@ def _dictionary(
 
 
 def _read_parquet(path: Path) -> Run:
-    table = pq.read_table(path)
-    for name in ("query", "doc", "score"):
-        if name not in table.column_names:
-            found = ", ".join(table.column_names)
-            raise InputError(
-                f"{path} has no column {name!r}; it has: {found}",
-                hint="a run in Parquet has the columns query, doc and score",
-            )
+    table = read_parquet(path)
+    hint = "a run in Parquet has the columns query, doc and score"
+    optional = [n for n in table.column_names if n == "text" or n.startswith(FIELD)]
+    check_columns(
+        table,
+        path,
+        hint,
+        ids=["query", "doc"],
+        texts=optional,
+        numbers=["score"],
+        nullable=["doc", "score", *optional],
+    )
+    with reading(path):
+        return _run_of(table)
+
+
+def _run_of(table: pa.Table) -> Run:
     names, query = _numbered(table, "query")
     ids, number = Ids.numbering(names)
     order, padded = grouped(number[query], len(ids))

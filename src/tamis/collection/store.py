@@ -22,11 +22,11 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
 from tamis import durable, manifest
+from tamis.collection.arrow_files import read_parquet, write_parquet
 from tamis.collection.base import Collection
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.errors import DamagedError, InputError
@@ -188,7 +188,7 @@ def _write_queries(queries: Queries, path: Path) -> None:
         columns["text"] = queries.texts
     columns |= {FIELD + name: values for name, values in queries.fields.items()}
     arrays = {name: pa.array(values, pa.string()) for name, values in columns.items()}
-    pq.write_table(pa.table(arrays), path, compression="zstd")
+    write_parquet(pa.table(arrays), path)
 
 
 def _write_qrels(qrels: Mapping[str, Qrels], folder: Path) -> dict[str, str]:
@@ -259,7 +259,7 @@ class _Folder:
 
     def read_queries(self) -> Queries:
         raw = self.file(QUERIES).view()
-        columns = pq.read_table(pa.BufferReader(pa.py_buffer(raw))).to_pydict()
+        columns = read_parquet(self.path / QUERIES, pa.py_buffer(raw)).to_pydict()
         ids, texts = Ids.of(columns.pop("id")), columns.pop("text", None)
         fields = {name.removeprefix(FIELD): tuple(column) for name, column in columns.items()}
         return Queries(ids, None if texts is None else tuple(texts), fields)

@@ -10,10 +10,16 @@ from pathlib import Path
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tamis import durable
 from tamis.collection._records import Columns, JsonText, Record, documents_of, queries_of
+from tamis.collection.arrow_files import (
+    ROWS,
+    ParquetWriter,
+    arrow_batches,
+    parquet_batches,
+    reading,
+)
 from tamis.collection.base import Faults
 from tamis.collection.lines import not_utf8, numbered_bytes, numbered_whole_lines, packing, writing
 from tamis.collection.notes import Notes
@@ -24,8 +30,6 @@ __all__ = ["Columns", "read_documents", "read_queries", "write_documents", "writ
 
 LONGEST_CELL = 1 << 28
 """Characters; a longer cell of a CSV file is taken for a quote that was never closed."""
-ROWS = 4096
-"""How many rows of a Parquet file are in memory at a time."""
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 DOCUMENT_NAMES = ("id", "title", "text")
 QUERY_NAMES = ("id", "text")
@@ -53,8 +57,7 @@ def read_records(
         return read_jsonl(path, faults)
     if format in DELIMITERS:
         return read_csv(path, DELIMITERS[format], columns, faults)
-    batches = parquet_batches(path) if format == "parquet" else arrow_batches(path)
-    return _rows_of(path, batches, columns)
+    return _rows_of(path, parquet_batches if format == "parquet" else arrow_batches, columns)
 
 
 def read_jsonl(path: Path, faults: Faults) -> Iterator[tuple[int, Record]]:
@@ -155,31 +158,6 @@ def _check_named(path: Path, names: list[str], columns: Columns) -> None:
             )
 
 
-def parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """A Parquet file, some rows at a time."""
-    _refuse_packed(path)
-    try:
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(ROWS)
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from None
-
-
-def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """An Arrow file or stream, some rows at a time."""
-    _refuse_packed(path)
-    try:
-        with pa.memory_map(str(path)) as source:
-            if source.read(6) == b"ARROW1":
-                file = pa.ipc.open_file(source)
-                yield from (file.get_batch(n) for n in range(file.num_record_batches))
-            else:
-                source.seek(0)
-                yield from pa.ipc.open_stream(source)
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from None
-
-
 def _refuse_packed(path: Path) -> None:
     if packed := packing(path):
         raise InputError(
@@ -187,18 +165,17 @@ def _refuse_packed(path: Path) -> None:
         )
 
 
-def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path} cannot be read: {error}", hint="is the file whole?")
-
-
 def _rows_of(
-    path: Path, batches: Iterable[pa.RecordBatch], columns: Columns
+    path: Path, read: Callable[[Path], Iterator[pa.RecordBatch]], columns: Columns
 ) -> Iterator[tuple[int, Record]]:
+    _refuse_packed(path)
     number = 0
-    for batch in batches:
+    for batch in read(path):
         if number == 0:
             _check_named(path, batch.schema.names, columns)
-        for record in batch.to_pylist():
+        with reading(path):
+            records = batch.to_pylist()
+        for record in records:
             number += 1
             yield number, record
 
@@ -322,7 +299,7 @@ def _write_parquet(
     with durable.new_file(path, force=force) as part:
         names = name_columns()
         schema = pa.schema([pa.field(name, pa.string()) for name in names])
-        with pq.ParquetWriter(part, schema, compression="zstd") as writer:
+        with ParquetWriter(part, schema) as writer:
             while rows := [*islice(records, ROWS)]:
                 cells = [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
-                writer.write_batch(pa.record_batch(cells, schema=schema))
+                writer.write(pa.record_batch(cells, schema=schema))

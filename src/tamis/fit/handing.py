@@ -15,6 +15,7 @@ from tamis.durable import new_folder
 from tamis.fit.outcome import Outcome
 from tamis.fit.page import write_page
 from tamis.fit.sieve import ENCODER, HYBRID, INDEX, KIND, LAYOUT, MODEL, QUERIES, REPORT
+from tamis.fit.work import request_digest
 from tamis.manifest import write_manifest
 from tamis.scorers.note import documents_of
 from tamis.types import Queries
@@ -37,7 +38,9 @@ def hand_over(fitting: Fitting, outcome: Outcome, *, force: bool) -> None:
             write_run(run, part / "runs" / f"{name}.parquet")
         _write_queries(fitting, part / QUERIES)
         write_page(part / REPORT, outcome, fitting.index.document)
-        write_manifest(part, KIND, LAYOUT, **outcome.record())
+        digest = request_digest(fitting.request.record())
+        write_manifest(part, KIND, LAYOUT, **outcome.record(), request=digest)
+        fitting.work.record_sieve(part)
 
 
 def _brings(model: Path | None, start: Path) -> bool:

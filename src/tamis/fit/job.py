@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from tamis.collection.base import Collection
 from tamis.collection.opening import open_collection, with_files
+from tamis.durable import folder_exists, locked
 from tamis.errors import InputError, MissingExtraError, OutputError, require
 from tamis.fit import choosing, finding, handing
 from tamis.fit.learning import adopted
@@ -25,7 +25,7 @@ from tamis.fit.look import (
 from tamis.fit.outcome import Outcome
 from tamis.fit.plan import Plan, Sizes, make_plan, measured_pace
 from tamis.fit.sieve import KIND, LAYOUT, Sieve, load_sieve
-from tamis.fit.work import Said, Work, working
+from tamis.fit.work import Said, Work, is_sieve_of, remove_work, working
 from tamis.manifest import read_manifest
 from tamis.models.bases import find_base
 from tamis.models.folder import open_scorer
@@ -110,9 +110,16 @@ def fit(
     """Make a sieve of a collection; with `dry_run` only say how.
 
     Stopped at any moment, `resume` goes on where it was; the sieve appears whole or not at all.
+    Where it is there already, `resume` removes what the fit left.
     """
-    _check_output(request, force or dry_run)
     folder = request.out.with_name(f"{request.out.name}.fitting")
+    if resume and not dry_run and _is_complete(request, folder):
+        with locked(folder):
+            remove_work(folder)
+        said(f"{request.out} is complete: the fit had ended, what it left was removed")
+        sieve = load_sieve(request.out, threads=request.threads)
+        return Plan.of_record(sieve.note["plan"]), sieve
+    _check_output(request, force or dry_run)
     if dry_run:
         with TemporaryDirectory() as scratch:
             fitting = looked(request, Work(Path(scratch), said))
@@ -128,8 +135,16 @@ def fit(
         chosen = choosing.choose_model(fitting, plan, found)
         outcome = Outcome.of(fitting, plan, found, chosen)
         handing.hand_over(fitting, outcome, force=force)
-        shutil.rmtree(folder)
+        remove_work(folder)
     return plan, load_sieve(request.out, threads=request.threads)
+
+
+def _is_complete(request: Request, folder: Path) -> bool:
+    """Whether the sieve is there, and was stopped only when the work folder was removed."""
+    note = read_manifest(request.out)
+    if note is None or note["kind"] != KIND:
+        return False
+    return is_sieve_of(folder, request.out, note.get("request", ""), request.record())
 
 
 def _check_output(request: Request, force: bool) -> None:
@@ -145,7 +160,7 @@ def _check_output(request: Request, force: bool) -> None:
         raise OutputError(
             f"{out} lies among the documents", hint=f"name a folder outside {request.collection}"
         )
-    if out.exists() and not force:
+    if (folder_exists(out) or out.exists()) and not force:
         raise OutputError(f"{out} exists already", hint="choose another name, or give --force")
     note = read_manifest(out) if out.is_dir() else None
     if out.exists() and (note is None or note["kind"] != KIND):
@@ -184,7 +199,7 @@ def looked(request: Request, work: Work) -> Fitting:
             learnt=learnt,
         )  # fmt: skip
     except InputError:  # other judgements are another request: nothing here can be gone on with
-        shutil.rmtree(work.folder)
+        remove_work(work.folder)
         raise
     for warning in parts.warnings:
         work.said(f"warning: {warning}")

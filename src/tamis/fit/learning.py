@@ -14,7 +14,7 @@ from tamis.labels.pseudo import pseudo
 from tamis.models.adopting import adopt, kind_of
 from tamis.models.bases import find_base
 from tamis.pipeline.library import library
-from tamis.scorers.note import ModelNote, note_if_any
+from tamis.scorers.note import ModelNote, note_if_any, read_note, write_note
 from tamis.scorers.remembering import Remembering
 from tamis.scorers.weights import read_config
 from tamis.search import Index
@@ -130,6 +130,7 @@ def between(start: Path, tuned: Path, share: float, out: Path) -> Path:
         shutil.copytree(tuned, part, dirs_exist_ok=True)
         try:
             files.save_file(mixed, part / WEIGHTS, metadata={"format": "pt"})
+            write_note(part, read_note(part))
         except (OSError, broken) as error:
             raise OutputError(
                 f"cannot write {out}: {error}", hint="is the disk full? make room, then --resume"

@@ -14,11 +14,12 @@ from typing import Any, cast
 from tamis.collection.opening import read_queries
 from tamis.fit.calibrate import Calibration
 from tamis.manifest import expect
-from tamis.models.folder import open_scorer
+from tamis.models.folder import open_scorer, verify_model
 from tamis.pipeline.hybrid import VECTORS, WORDS, words_and_vectors
 from tamis.pipeline.rerank import Rerank, rerank
 from tamis.search import Index
 from tamis.search.choice import chosen_source
+from tamis.search.index import verify
 from tamis.search.vectors import for_documents
 from tamis.types import Encoder, Queries, Query, Run, Scorer, Source, Spec
 
@@ -189,3 +190,12 @@ def load_sieve(path: Path | str, *, threads: int | None = None) -> Sieve:
     folder = Path(path)
     note = expect(folder, KIND, LAYOUT)
     return Sieve(folder, note, Index.open(folder / INDEX), threads)
+
+
+def verify_sieve(path: Path) -> None:
+    """Read all bytes of a sieve's index and models; `DamagedError` names the first changed file."""
+    expect(path, KIND, LAYOUT)
+    verify(path / INDEX)
+    for name in (MODEL, ENCODER):
+        if (path / name).is_dir():
+            verify_model(path / name)

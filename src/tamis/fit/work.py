@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from tamis.collection.runs import read_run, write_run
 from tamis.durable import locked, new_file
 from tamis.errors import OutputError
 from tamis.types import Run
 
-REQUEST, SECONDS = "request.json", "seconds.json"
+REQUEST, SECONDS, SIEVE = "request.json", "seconds.json", "sieve.json"
 Said = Callable[[str], object]
 
 
@@ -66,9 +68,46 @@ class Work:
         with new_file(self.path(SECONDS), force=True) as part:
             part.write_text(json.dumps(self.seconds, indent=1), "utf-8")
 
+    def record_sieve(self, folder: Path) -> None:
+        """Keep which folder is the sieve of this fit, whatever its name will be."""
+        with new_file(self.path(SIEVE), force=True) as part:
+            part.write_text(json.dumps(_identity(folder)), "utf-8")
+
     def taken(self, *beginnings: str) -> float:
         """How many seconds the steps whose names begin like this took together."""
         return sum(each for name, each in self.seconds.items() if name.startswith(beginnings))
+
+
+def _identity(folder: Path) -> list[int]:
+    """What stays the same of a folder that is renamed."""
+    facts = folder.stat()
+    return [facts.st_dev, facts.st_ino]
+
+
+def request_digest(request: Mapping[str, Any]) -> str:
+    """What a request is known by in the sieve that was made for it."""
+    return str(xxhash.xxh3_128_hexdigest(json.dumps(request, sort_keys=True).encode()))
+
+
+def is_sieve_of(folder: Path, out: Path, digest: str, request: Mapping[str, Any]) -> bool:
+    """Whether a sieve was made for this request, by the fit in this work folder if it is there yet;
+    `digest` is what the sieve knows its request by.
+    """
+    if digest != request_digest(request):
+        return False
+    record = folder / SIEVE
+    if not folder.exists():
+        return True
+    return record.is_file() and json.loads(record.read_text("utf-8")) == _identity(out)
+
+
+def remove_work(folder: Path) -> None:
+    """Remove a work folder: under another name first, so that it is whole or not there."""
+    trash = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(trash, ignore_errors=True)
+    if folder.exists():
+        folder.rename(trash)
+        shutil.rmtree(trash)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from tamis.collection.arrow_files import check_columns, read_parquet, reading, write_parquet
 from tamis.durable import new_file
 from tamis.errors import InputError
 from tamis.labels.examples import KINDS, ROLES, SOURCES, Examples
@@ -18,6 +18,7 @@ from tamis.types import Ids, Passage, Queries
 MARK = {b"tamis": b"examples"}
 FACTS = b"tamis.facts"
 NAMED = {"role": ROLES, "source": SOURCES, "kind": KINDS}
+DAMAGED = "examples are made by tamis label; if the file is damaged, make the examples again"
 PLAIN = ("group", "start", "end", "titled", "value")
 ORIGIN = ("origin.doc", "origin.field", "origin.start", "origin.end")
 """Where the text of a query lies that was made from a document; empty for others."""
@@ -43,7 +44,7 @@ def write_examples(examples: Examples, path: Path | str, *, force: bool = False)
     facts = json.dumps(dict(examples.facts), ensure_ascii=False).encode()
     table = pa.table(columns).replace_schema_metadata({**MARK, FACTS: facts})
     with new_file(Path(path), force=force) as part:
-        pq.write_table(table, part, compression="zstd")
+        write_parquet(table, part)
 
 
 def _origin_columns(examples: Examples) -> dict[str, Any]:
@@ -69,8 +70,13 @@ def read_examples(path: Path | str) -> Examples:
     True
     """
     table = _table(Path(path))
-    queries, query = _ids(table, "query", path)
-    docs, doc = _ids(table, "doc", path)
+    with reading(path, DAMAGED):
+        return _examples_of(table, path)
+
+
+def _examples_of(table: Any, path: Path | str) -> Examples:
+    queries, query = _ids(table, "query")
+    docs, doc = _ids(table, "doc")
     columns: dict[str, Any] = {name: table[name].to_numpy() for name in PLAIN}
     for name, names in NAMED.items():
         columns[name] = _codes(table, name, names, path)
@@ -83,31 +89,24 @@ def read_examples(path: Path | str) -> Examples:
 def _table(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="make examples with tamis label")
-    try:
-        table = pq.read_table(path)
-    except pa.ArrowInvalid:
-        raise InputError(
-            f"{path} is no Parquet file", hint="examples are made by tamis label"
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error}", hint="if it is damaged, make the examples again"
-        ) from None
+    table = read_parquet(path, hint=DAMAGED)
     missing = {"query", "doc", *PLAIN, *NAMED} - set(table.column_names)
     if (table.schema.metadata or {}).get(b"tamis") != b"examples" or missing:
         what = f"it has no column {min(missing)!r}" if missing else "it does not say that it is"
         raise InputError(
             f"{path} is no file of examples: {what}", hint="examples are made by tamis label"
         )
+    origin = [name for name in ORIGIN if ORIGIN[0] in table.column_names]
+    texts = ["query", "doc", *NAMED, *origin[:2]]
+    numbers = [*PLAIN, *origin[2:]]
+    check_columns(table, path, DAMAGED, texts=texts, numbers=numbers, nullable=origin)
     return table
 
 
-def _ids(table: Any, name: str, path: Path | str) -> tuple[Ids, Any]:
+def _ids(table: Any, name: str) -> tuple[Ids, Any]:
     column = table[name].combine_chunks()
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    if column.null_count:
-        raise InputError(f"{path} has a row without a {name}", hint="make the examples again")
     ids, number = Ids.numbering(column.dictionary.to_pylist())
     return ids, number[column.indices.to_numpy()]
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from tamis.durable import folder_exists
 from tamis.errors import InputError, require
 from tamis.scorers._onnx import FILES
 from tamis.scorers.note import Base
@@ -43,7 +44,7 @@ def find_base(reference: str | Path) -> Path:
     Weights of a known base are checked by their SHA-256, wherever they came from.
     """
     folder = Path(reference).expanduser()
-    if folder.is_dir():
+    if folder_exists(folder):
         return _with_config(folder)
     known = _known(str(reference))
     package = known.package if known else str(reference).replace("-", "_")

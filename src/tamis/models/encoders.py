@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tamis.durable import folder_exists
 from tamis.models.bases import find_base, identify
 from tamis.scorers.note import documents_of
 from tamis.search.vectors import VectorModel
@@ -15,5 +16,5 @@ def find_encoder(reference: str) -> tuple[Path, VectorModel]:
     """
     folder = find_base(reference)
     base = identify(documents_of(folder))
-    where = str(folder.resolve()) if Path(reference).expanduser().is_dir() else reference
+    where = str(folder.resolve()) if folder_exists(Path(reference).expanduser()) else reference
     return folder, VectorModel(base.name, base.sha256, where)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
+from tamis.durable import folder_exists
 from tamis.errors import InputError
 from tamis.manifest import NAME, read_manifest
 from tamis.scorers._onnx import FILES, Backend
@@ -14,6 +15,7 @@ from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.note import ModelNote, read_note
 from tamis.scorers.target_words import TargetWords
+from tamis.scorers.weight_digests import verify_weights
 from tamis.scorers.weights import read_config, weight_files
 from tamis.types import Scorer
 
@@ -24,6 +26,7 @@ def open_model(folder: str | Path) -> ModelNote:
     A folder with an export needs no other weights.
     """
     path = Path(folder)
+    folder_exists(path)
     config = path / "config.json"
     if config.is_file() and read_manifest(path) is None:
         raise InputError(
@@ -42,6 +45,14 @@ def open_model(folder: str | Path) -> ModelNote:
     if note.documents:
         open_model(path / note.documents)
     return note
+
+
+def verify_model(folder: Path) -> None:
+    """Read all weights of a model folder; `DamagedError` names the first changed file."""
+    note = open_model(folder)
+    verify_weights(folder)
+    if note.documents:
+        verify_weights(folder / note.documents)
 
 
 def open_scorer(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import xxhash
 
+from tamis.durable import folder_exists
 from tamis.errors import InputError
 from tamis.manifest import read_manifest
 from tamis.models.adopting import kind_of
@@ -72,7 +73,7 @@ def open_ranker(
         vectors = read_vectors(Path(str(name).removeprefix(ALIGNMENT)).expanduser())
         return Ranker(Alignment(vectors, WordCounts.of(documents)), str(name), None)
     folder = Path(name).expanduser()
-    if not folder.is_dir() or read_manifest(folder) is None:
+    if not folder_exists(folder) or read_manifest(folder) is None:
         folder = find_base(name)
     chosen = backend or usual_backend(folder)
     scorer = tried(lambda: _open(folder, threads, chosen), folder)

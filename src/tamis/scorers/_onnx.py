@@ -20,6 +20,7 @@ from tamis.errors import InputError, require
 from tamis.scorers.batching import Rows
 from tamis.scorers.note import Kind, Pooling
 from tamis.scorers.tokens import TokenIds
+from tamis.scorers.weight_digests import check_weights
 
 Backend = Literal["torch", "onnx", "onnx-int8"]
 FILES: Mapping[Backend, str] = {"onnx": "onnx/model.onnx", "onnx-int8": "onnx/model_qint8.onnx"}
@@ -51,6 +52,7 @@ class Session:
                 f"{folder} has no {FILES[backend]}",
                 hint=f"tamis export {folder} -o {folder.resolve().name}-onnx",
             )
+        check_weights(folder, path)
         inner = _session(path)
         facts = dict(inner.get_modelmeta().custom_metadata_map)
         if facts.get("scorer") != kind or not facts.get("longest", "").isdigit():

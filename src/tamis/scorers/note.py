@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from tamis.errors import DamagedError
 from tamis.manifest import expect, read_manifest, write_manifest
+from tamis.scorers.weight_digests import KEY, weight_digests
 from tamis.types.pipeline import Scale
 
 LAYOUT = 1
@@ -78,7 +79,7 @@ def read_note(folder: Path) -> ModelNote:
             )
     known = {each.name for each in fields(ModelNote)} - {"facts"}
     values = {name: _value(name, note[name]) for name in known if name in note}
-    rest = {name: value for name, value in note.items() if name not in known}
+    rest = {name: value for name, value in note.items() if name not in (*known, KEY)}
     return ModelNote(**values, facts=rest)
 
 
@@ -94,12 +95,13 @@ def documents_of(folder: Path) -> Path:
 
 
 def write_note(folder: Path, note: ModelNote) -> None:
-    """Write `tamis.json` into a model folder."""
+    """Write `tamis.json` into a model folder whose weights are there."""
     values = {name: value for name, value in asdict(note).items() if value is not None}
     facts = values.pop("facts")
-    fixed = ("kind", "layout", "tamis")
+    fixed = ("kind", "layout", "tamis", KEY)
     rest = {name: value for name, value in facts.items() if name not in fixed}
-    write_manifest(folder, "model", LAYOUT, **values, **rest)
+    digests = weight_digests(folder)
+    write_manifest(folder, "model", LAYOUT, **values, **rest, **{KEY: digests})
 
 
 def _value(name: str, value: Any) -> Any:

@@ -13,19 +13,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import xxhash
 from numpy.typing import NDArray
 
-from tamis.durable import new_folder
+from tamis.collection.arrow_files import read_parquet, write_parquet
+from tamis.durable import checksums, folder_exists, new_folder
 from tamis.errors import DamagedError, InputError
 from tamis.manifest import expect, read_manifest, write_manifest
 from tamis.scorers.vector_files import read_binary, read_text, shape_of
 from tamis.types import Ids
 
 KIND, LAYOUT = "vector table", 1
+AGAIN = "fetch or write it again"
 MATRIX, WORDS = "vectors.npy", "words.parquet"
 ROWS = 1 << 14
 """So many rows are checked at a time."""
+CHECKSUM = "matrix_checksum"
+"""Under which name the note of a folder keeps the checksum of its matrix."""
 LEAST_LENGTH = 1e-20
 """A shorter vector points nowhere: its word counts as one without a vector."""
 
@@ -97,7 +101,8 @@ class WordVectors:
         facts = {**self.facts, "words": len(self), "dimensions": self.dimensions}
         with new_folder(Path(folder), force=force) as part:
             np.save(part / MATRIX, self.matrix[self.row])
-            pq.write_table(pa.table({"word": pa.array(words, pa.string())}), part / WORDS)
+            facts[CHECKSUM] = _checksum(part / MATRIX)
+            write_parquet(pa.table({"word": pa.array(words, pa.string())}), part / WORDS)
             write_manifest(part, KIND, LAYOUT, **facts)
 
 
@@ -109,7 +114,7 @@ def read_vectors(path: Path | str) -> WordVectors:
     words, row by row, as the only column of text of one .parquet; the matrix is memory-mapped.
     """
     path = Path(path)
-    if path.is_dir():
+    if folder_exists(path):
         return _read_folder(path)
     shape = shape_of(path)
     words, matrix = read_binary(path, shape) if shape.binary else read_text(path, shape)
@@ -118,8 +123,10 @@ def read_vectors(path: Path | str) -> WordVectors:
 
 def _read_folder(folder: Path) -> WordVectors:
     note = expect(folder, KIND, LAYOUT) if read_manifest(folder) else {}
-    facts = {name: note[name] for name in note if name not in ("kind", "layout", "tamis")}
+    facts = {name: note[name] for name in note if name not in ("kind", "layout", "tamis", CHECKSUM)}
     matrix, words = _only(folder, ".npy"), _only(folder, ".parquet")
+    if CHECKSUM in note and _checksum(matrix) != note[CHECKSUM]:
+        raise DamagedError(f"{matrix} is not what was written", hint=AGAIN)
     return WordVectors.of(
         _words_of(words), _mapped(matrix), facts or {"source": folder.name}, str(matrix)
     )
@@ -138,18 +145,19 @@ def _only(folder: Path, suffix: str) -> Path:
 def _mapped(path: Path) -> NDArray[Any]:
     try:
         matrix: NDArray[Any] = np.load(path, mmap_mode="r")
-    except ValueError as error:
+    except (ValueError, OSError, EOFError, SyntaxError, TypeError, OverflowError) as error:
         raise DamagedError(
-            f"{path} is not a whole .npy file of numbers: {error}", hint="fetch or write it again"
+            f"{path} is not a whole .npy file of numbers: {error}", hint=AGAIN
         ) from None
     return matrix
 
 
+def _checksum(path: Path) -> str:
+    return str(xxhash.xxh3_64_hexdigest(checksums(path).tobytes()))
+
+
 def _words_of(path: Path) -> list[str]:
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DamagedError(f"{path} is not Parquet: {error}", hint="fetch it again") from None
+    table = read_parquet(path, hint=AGAIN)
     is_text = pa.types.is_string, pa.types.is_large_string
     names = [each.name for each in table.schema if any(test(each.type) for test in is_text)]
     if len(names) != 1:

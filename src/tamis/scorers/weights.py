@@ -10,6 +10,7 @@ from typing import Any
 
 from tamis.errors import InputError, require
 from tamis.scorers.tokens import Tokens, json_of
+from tamis.scorers.weight_digests import check_weights
 
 Tensor = Any
 Weights = dict[str, Tensor]
@@ -78,6 +79,7 @@ def read_weights(folder: Path) -> Weights:
     torch = require("torch")
     weights: Weights = {}
     for file in weight_files(folder):
+        check_weights(folder, file)
         for name, tensor in _read(file).items():
             weights[name] = tensor.float() if tensor.is_floating_point() else tensor
             if not bool(torch.isfinite(weights[name]).all()):

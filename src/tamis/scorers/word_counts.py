@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tamis.collection.arrow_files import check_columns, read_parquet, reading, write_parquet
 from tamis.durable import new_file
 from tamis.errors import InputError
 from tamis.scorers.bags import Ints, pieces, read_bags
@@ -22,6 +22,7 @@ from tamis.types import Document, Ids
 
 NOTE = b"tamis"
 KIND = "word counts"
+COUNT_AGAIN = "count the words again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +75,25 @@ class WordCounts:
         columns = {"word": list(self.words), "documents": self.documents_of}
         table = pa.table(columns, pa.schema({"word": pa.string(), "documents": pa.int32()}))
         with new_file(Path(path), force=force) as part:
-            pq.write_table(table.replace_schema_metadata({NOTE: json.dumps(note)}), part)
+            write_parquet(table.replace_schema_metadata({NOTE: json.dumps(note)}), part)
 
     @classmethod
     def open(cls, path: Path | str) -> WordCounts:
         """Read what `save` wrote."""
         table, note = _read(Path(path))
+        with reading(path, COUNT_AGAIN):
+            return cls._of_table(table, note, path)
+
+    @classmethod
+    def _of_table(cls, table: pa.Table, note: dict[str, Any], path: Path | str) -> WordCounts:
         current = analyzer(note["analyzer"]).version
         if note["version"] != current:
             raise InputError(
                 f"{path} counts words of the analyzer {note['analyzer']!r} version "
                 f"{note['version']!r}, this tamis has {current!r}",
-                hint="count the words again",
+                hint=COUNT_AGAIN,
             )
+        check_columns(table, path, COUNT_AGAIN, texts=["word"], numbers=["documents"])
         words, number_of = Ids.numbering(table.column("word").to_pylist())
         documents_of = np.zeros(len(words), np.int32)
         documents_of[number_of] = table.column("documents").to_numpy()
@@ -96,11 +103,9 @@ class WordCounts:
 def _read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="is the path right?")
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} is not Parquet: {error}", hint="count the words again") from None
-    note = json.loads((table.schema.metadata or {}).get(NOTE, b"{}"))
-    if note.get("kind") != KIND:
+    table = read_parquet(path, hint=COUNT_AGAIN)
+    with reading(path, COUNT_AGAIN):
+        note = json.loads((table.schema.metadata or {}).get(NOTE, b"{}"))
+    if not isinstance(note, dict) or note.get("kind") != KIND:
         raise InputError(f"{path} is not a file of word counts", hint="WordCounts.save writes one")
     return table, note

@@ -75,6 +75,14 @@ def read_commit(folder: Path) -> Commit:
     return Commit(entries, found["next"], found["note"], found["tuned"])
 
 
+def commit_bytes(folder: Path) -> bytes | None:
+    """The commit as it lies on disk, to see whether a writer has changed it; None for none."""
+    try:
+        return (folder / NAME).read_bytes()
+    except OSError:
+        return None
+
+
 def note_digest(folder: Path) -> str:
     """The digest of the folder's `tamis.json`."""
     return xxhash.xxh3_64_hexdigest((folder / manifest.NAME).read_bytes())
@@ -82,7 +90,7 @@ def note_digest(folder: Path) -> str:
 
 def expect_index(folder: Path) -> None:
     """Refuse what is not a folder that holds an index."""
-    if not folder.is_dir():
+    if not durable.folder_exists(folder):
         raise InputError(f"there is no index {folder}", hint="build one first")
     if not (folder / NAME).is_file():
         manifest.expect(folder, KIND, LAYOUT)

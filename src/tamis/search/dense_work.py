@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from tamis.durable import new_file
 from tamis.search.vectors import COLUMNS, Rows, same_encoder, write_vectors
 
 JOURNAL, HEADER, PROBE = "journal.jsonl", "work.json", "probe.npy"
@@ -71,7 +72,8 @@ class Work:
             with self._path(column).open("ab") as file:
                 file.truncate(self.rows * self._width(column))
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        (self.folder / JOURNAL).write_text(text, "utf-8")
+        with new_file(self.folder / JOURNAL, force=True) as part:
+            part.write_text(text, "utf-8")
 
     def _sum(self, start: int, end: int) -> str:
         """The checksum of some rows in all columns; of what there is of them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ def describe_index(path: Path) -> Facts:
         "terms per document": round(index.total_terms / max(index.documents, 1), 1),
         "analyzer": f"{index.analyzer.name}, version {index.analyzer.version}",
         "segments": len(segments),
-        "size in MB": round(sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) / 1e6, 1),
+        "size in MB": round(_size(path) / 1e6, 1),
     }
     for name in ("bm25", "ql", "rm3"):
         if name in index.tuned:
@@ -36,6 +38,16 @@ def describe_index(path: Path) -> Facts:
     if not index.snapshot.encoded or not missing:
         return Facts(facts)
     return Facts(facts, (f"{missing:,} documents have no vectors: encode them with --dense",))
+
+
+def _size(folder: Path) -> int:
+    """How many bytes the files have, those left out that a writer removes meanwhile."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += (Path(place) / name).stat().st_size
+    return size
 
 
 def _vectors(index: Index) -> dict[str, Any]:

@@ -9,19 +9,20 @@ vectors-N/     the vectors of a segment's documents, never changed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tamis import durable, manifest
-from tamis.errors import DamagedError, InputError
+from tamis.errors import InputError, TamisError
 from tamis.search.build import BASE_MEMORY
 from tamis.search.changes import append, without
 from tamis.search.commit import (
     KIND,
     LAYOUT,
     Commit,
+    commit_bytes,
     expect_index,
     note_digest,
     read_commit,
@@ -44,6 +45,7 @@ from tamis.text.analysis import Analyzer, analyzer
 from tamis.text.passages import Tokens
 from tamis.types import Document, Encoder, Ids
 
+Result = TypeVar("Result")
 MEMORY = 1 << 30
 """How much memory a build may take unless told otherwise."""
 
@@ -246,7 +248,10 @@ class Index:
 def verify(path: Path) -> None:
     """Read every byte of an index; `DamagedError` names the first file that was changed."""
     expect_index(path)
-    snapshot = _open_snapshot(path)
+    _of_one_state(path, lambda: _verify(_open_snapshot(path)), lambda _: None)
+
+
+def _verify(snapshot: Snapshot) -> None:
     for segment in snapshot.segments:
         segment.verify()
     for vectors in snapshot.encoded:
@@ -284,14 +289,23 @@ def _analyzer_of(path: Path, given: Analyzer | None) -> Analyzer:
 
 
 def _open_snapshot(path: Path) -> Snapshot:
-    """The state of the index now; again if a writer removed the old one while it was opened."""
+    """The state of the index now."""
+    return _of_one_state(path, lambda: Snapshot(path, read_commit(path)), lambda s: s.damaged)
+
+
+def _of_one_state(
+    path: Path, read: Callable[[], Result], damage: Callable[[Result], object]
+) -> Result:
+    """What `read` gives of one state of the index; it reads again where it failed, or found damage,
+    because a writer removed what it was reading.
+    """
     while True:
-        commit = read_commit(path)
+        state = commit_bytes(path)
         try:
-            found = Snapshot(path, commit)
-        except (DamagedError, FileNotFoundError):
-            if read_commit(path) == commit:
+            result = read()
+        except (TamisError, OSError):
+            if commit_bytes(path) == state:
                 raise
         else:
-            if found.damaged is None or read_commit(path) == commit:
-                return found
+            if not damage(result) or commit_bytes(path) == state:
+                return result

@@ -165,9 +165,15 @@ def read_history(folder: Path, step: int) -> History:
 
 def history_in(path: Path) -> History:
     """The history in a file."""
-    found = _read_json(path)
-    checks = [Check(**check) for check in found.pop("checks")]
-    return History(**found, checks=checks)
+    record = _read_json(path)
+    try:
+        checks = [Check(**check) for check in record.pop("checks")]
+        return History(**record, checks=checks)
+    except (TypeError, KeyError) as error:
+        raise DamagedError(
+            f"{path} is not what was written: {error}",
+            hint="remove the folder it is in, or begin anew: --force",
+        ) from None
 
 
 def load_optimizer(folder: Path, step: int, optimizer: Any) -> None:
@@ -192,7 +198,8 @@ def _read_json(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path} cannot be read: {error}", hint="begin anew: --force") from None
-    assert isinstance(found, dict)
+    if not isinstance(found, dict):
+        raise DamagedError(f"{path} does not hold a record", hint="begin anew: --force")
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tamis import __version__
-from tamis.durable import new_folder
+from tamis.durable import folder_exists, new_folder
 from tamis.labels.examples import ROLES, SOURCES, Examples, digest, shown_facts
 from tamis.models.bases import find_base
 from tamis.scorers.note import note_if_any, read_note, write_note
@@ -61,7 +61,8 @@ def finished(job: Job, work: Path) -> Trained | None:
     """The training of a job whose model is written, with what was kept on the way removed; None
     where there is no model, or one of another training.
     """
-    note = note_if_any(job.out) if (job.out / HISTORY).is_file() else None
+    there = folder_exists(job.out) and (job.out / HISTORY).is_file()
+    note = note_if_any(job.out) if there else None
     learnt = note.facts.get("learnt", {}) if note else {}
     steps = checkpoints.planned(work).get("steps") or learnt.get(PLANNED)
     if note is None or steps is None:

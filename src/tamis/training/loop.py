@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tamis.durable import Progress
+from tamis.durable import Progress, folder_exists
 from tamis.errors import OutputError
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
@@ -46,7 +46,7 @@ def train(
             f"note: {job.out} is trained already, {done.history.step:,} steps; --force begins anew"
         )
         return done
-    if job.out.exists() and not force:
+    if (folder_exists(job.out) or job.out.exists()) and not force:
         raise OutputError(f"{job.out} exists already", hint="choose another name, or give --force")
     known = checkpoints.planned(work) if resume else {}
     if resume and not known:

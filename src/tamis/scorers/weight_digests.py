@@ -1,0 +1,99 @@
+"""The SHA-256 of a model's weights, recorded in its note and checked when a file is opened.
+
+A file is read for it once: that it was right is remembered by path, size and time of change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from tamis.errors import DamagedError, InputError
+from tamis.manifest import NAME, read_manifest
+
+KEY = "weights_sha256"
+"""Under which name the note keeps the digest of each file."""
+WEIGHT_FILES = ("*.safetensors", "*.bin", "onnx/*.onnx")
+Digests = dict[str, str]
+
+
+def weight_digests(folder: Path) -> Digests:
+    """The SHA-256 of every file of weights in a folder, by its name in it."""
+    files = sorted(file for pattern in WEIGHT_FILES for file in folder.glob(pattern))
+    return {file.relative_to(folder).as_posix(): _sha256(file) for file in files}
+
+
+def check_weights(folder: Path, file: Path) -> None:
+    """Refuse a file of weights that is not the one the note of its folder records, if it does."""
+    expected = _recorded(folder).get(file.relative_to(folder).as_posix())
+    if expected is None:
+        return
+    mark = _mark(file, expected)
+    if not mark.exists():
+        _check(file, expected)
+        _remember(mark)
+
+
+def verify_weights(folder: Path) -> None:
+    """Read every file of weights that the note records; `DamagedError` names the first that is not
+    what was written.
+    """
+    recorded = _recorded(folder)
+    if not recorded:
+        raise InputError(
+            f"{folder} has no checksums to verify",
+            hint="its note records none: tamis adopt writes a folder that has them",
+        )
+    for name, expected in recorded.items():
+        if not (folder / name).is_file():
+            raise DamagedError(f"{folder / name} is missing", hint="copy the model again")
+        _check(folder / name, expected)
+
+
+def _recorded(folder: Path) -> Digests:
+    recorded = (read_manifest(folder) or {}).get(KEY, {})
+    if not isinstance(recorded, dict) or not all(isinstance(v, str) for v in recorded.values()):
+        raise DamagedError(
+            f"{folder / NAME} has {recorded!r} for {KEY}", hint="copy or adopt the model again"
+        )
+    return recorded
+
+
+def _check(file: Path, expected: str) -> None:
+    digest = _sha256(file)
+    if digest != expected:
+        raise DamagedError(
+            f"{file} is not what was written: its SHA-256 is {digest[:12]}…, not {expected[:12]}…",
+            hint="the file was changed or the disk is failing: copy or make the model again",
+        )
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where it is remembered which files were found right."""
+    try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # no home: nothing is remembered
+        root = Path(os.devnull)
+    return root / "tamis" / "verified-weights"
+
+
+def _mark(file: Path, expected: str) -> Path:
+    """The empty file that says that these very bytes were verified."""
+    facts = file.stat()
+    key = f"{file.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0{expected}"
+    return cache_folder() / hashlib.sha256(os.fsencode(key)).hexdigest()
+
+
+def _remember(mark: Path) -> None:
+    """Keep the mark; where that cannot be written, the file is verified again next time."""
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    except OSError:
+        pass
