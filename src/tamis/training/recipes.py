@@ -118,6 +118,12 @@ DOCRANK = Recipe.of(
     "docrank",
     loss=("bce", "Rudra, section 4.1"),
     scale=("probability", "Rudra, section 3.2: the output is a probability"),
+    sampler=(
+        "balanced",
+        "Rudra, section 3.3: as many non-relevant pairs as relevant ones, drawn at random; said of "
+        "QA-DocRank, and section 4.1 trains Doc-Labelled by the same design. Ours: drawn anew "
+        "every epoch",
+    ),
     batch=(16, "Rudra, section 4.1"),
     epochs=(3, "ours: the paper names none"),
     rate=(1e-5, "Rudra, section 4.1"),
