@@ -770,6 +770,66 @@ def test_a_fusion_is_that_of_the_stage() -> None:
                 assert features(mine)[:, 1].tolist() == known.tolist()
 
 
+def test_a_cross_encoder_is_fused_with_the_hybrid_and_embeddings_only_with_words() -> None:
+    first = Run.from_dict({"q": {"a": 3.0, "b": 2.0, "c": 0.0}})
+    hybrid = first.with_extra(words=np.array([0, 4, 2], np.float32))
+    scored = Run.from_dict({"q": {"a": 0.0, "b": 0.0, "c": 1.0}}).with_extra(
+        first=np.array([0, 2, 3], np.float32), words=np.array([2, 4, 0], np.float32),
+        passage=np.zeros(3, np.int32),
+    )  # fmt: skip
+    assert scored.docs.take(scored.doc) == ["c", "b", "a"]
+    found = {way.name: way for way in ways("hybrid", ["start", "cross-encoder"], ["BM25"])}
+    fused = {"start .25 + BM25": ["b", "c", "a"], "cross-encoder .25 + hybrid": ["a", "b", "c"]}
+    for name, order in fused.items():
+        run = ranked(found[name], hybrid, dict.fromkeys(("start", "cross-encoder"), scored))
+        assert run["q"].ids == order
+    assert ways("BM25", ["cross-encoder"])[-1].name == "cross-encoder .75 + BM25"
+
+
+def test_a_cross_encoder_scores_every_candidate_of_every_query_anew() -> None:
+    sizes = Sizes(1_000, 60, 300, 5_000, 50, 1.0, "bi-encoder", asking=0.001)
+    plan = make_plan(sizes, 0.01, 20_000)
+    scored = (60 + 300) * 50 * 0.01
+    trained = 3.5 * 0.01 * 8_000 * 5  # pseudo-labels, three folds, and at last all
+    assert plan.cost("cross-encoder") == pytest.approx(trained + scored)
+    assert plan.cost("pseudo-labelled") == pytest.approx(scored)
+    aligned = make_plan(replace(sizes, vectors=True), 0.01, 20_000)
+    texts = 3.5 * 0.01 * aligned.size("infused") * 5
+    assert aligned.cost("infused") == pytest.approx(texts + scored)
+
+
+def test_fewer_than_ten_judged_queries_are_offered_a_cross_encoder_where_there_is_time() -> None:
+    sizes = Sizes(1_000, 8, 300, 5_000, 50, 1.0, "bi-encoder", asking=0.001)
+    plan = make_plan(sizes, 0.01, 1_800)
+    assert plan.folds == 0 and plan.has("pseudo-labelled") and not plan.has("cross-encoder")
+    assert plan.cost("pseudo-labelled") == pytest.approx(3.5 * 0.01 * 8_000 + 308 * 50 * 0.01)
+    assert plan.size("pseudo-labelled") == 8_000
+    (only,) = rounds(8, plan)
+    assert len(only.held) == 8 and not len(only.learn)
+    for other in (replace(sizes, learn=0), replace(sizes, log=79)):
+        assert not make_plan(other, 0.01, 1_800).has("pseudo-labelled")
+    hurried = make_plan(sizes, 0.01, 300)
+    assert [step.planned for step in hurried.steps if step.name == "pseudo-labelled"] == [False]
+
+
+def test_eight_judged_queries_and_a_cross_encoder_fused_with_the_hybrid(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs", train=8, log=16)
+    monkeypatch.setattr("tamis.fit.plan.PSEUDO", 20)
+    hand_over(monkeypatch, "pseudo-labelled .50 + hybrid")
+    plan, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and plan.has("pseudo-labelled") and not plan.has("tuned")
+    assert sieve.note["chosen"] == "pseudo-labelled .50 + hybrid"
+    assert sieve.pipeline.fused_score == "previous" and sieve.pipeline.lexical_column is None
+    assert [(sieve.path / name).is_dir() for name in ("model", "encoder")] == [True, True]
+    assert set(sieve.note["labels"]) == {"pseudo"}
+    check_tested(folder, open_sieve(tmp_path / "s", threads=1))
+    report = (tmp_path / "s" / "report.html").read_text("utf-8")
+    assert "no model learnt from them, so nothing had to be held out" in report
+    assert "pseudo-labelled with hybrid" in report
+
+
 def test_a_hybrid_is_used_unless_it_surely_finds_less() -> None:
     def compared(judged: int, words: int, both: int) -> dict[str, Any]:
         qrels = Qrels.from_dict({f"q{n:02}": {"d": 1} for n in range(judged)})

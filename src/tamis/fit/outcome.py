@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tamis import __version__
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate
@@ -14,7 +14,7 @@ from tamis.fit.choosing import Chosen
 from tamis.fit.finding import Found
 from tamis.fit.look import Parts, average_words
 from tamis.fit.options import BM25, START, Way, trained_as
-from tamis.fit.plan import CROSS, INFUSED, LEAST_QUERIES, Plan
+from tamis.fit.plan import CROSS, CROSS_ENCODERS, INFUSED, LEAST_QUERIES, Plan
 from tamis.fit.sieve import GIVEN, HYBRID, Pipeline
 from tamis.pipeline.hybrid import VECTORS
 from tamis.scorers.note import note_if_any
@@ -187,7 +187,10 @@ def _pipeline(fitting: Fitting, found: Found, way: Way) -> Pipeline:
     depth, passages = fitting.request.depth, fitting.passages
     model = way.model is not None and way.model not in found.others
     vectors = VECTORS if stage == HYBRID else None
-    return Pipeline(stage or BM25, depth, model, way.weight, passages, vectors=vectors)
+    fused: Literal["lexical", "previous"] = "previous" if way.model in CROSS_ENCODERS else "lexical"
+    return Pipeline(
+        stage or BM25, depth, model, way.weight, passages, vectors=vectors, fused_score=fused
+    )
 
 
 def _row(

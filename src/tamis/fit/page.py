@@ -119,7 +119,7 @@ def _handed_over(outcome: Outcome) -> str:
     )
     if pipeline.interpolate is None:
         return f"{first}; {again}{by}."
-    rest = "BM25’s" if pipeline.first == HYBRID else "the first stage’s"
+    rest = "BM25’s" if pipeline.lexical_column else "the first stage’s"
     weight = f"its scores count {pipeline.interpolate:g}, {rest} the rest"
     return f"{first}; {again}{by}; {weight}."
 
