@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tamis.search import Index
     from tamis.types import Ids, Qrels, Queries
 
+RankingName = Literal["bm25", "ql"]
 TEST = "test"
 """Splits with this in their name hold test queries."""
 
@@ -36,6 +37,8 @@ class Given:
     skip: bool
     own: Mapping[str, Qrels]
     """The collection's judgements, whatever files stand in for them."""
+    ranking: RankingName = "bm25"
+    """What searches the index."""
 
     @property
     def documents(self) -> Any:

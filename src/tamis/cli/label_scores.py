@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say
-from tamis.cli.label_inputs import Given, lexical, open_any_ranker
+from tamis.cli.label_inputs import Given, RankingName, lexical, open_any_ranker
 from tamis.cli.label_queries import (
     among,
-    bm25,
     first_stage,
     judgements,
     open_to_label,
     queries_to_label,
+    searched_by,
+    source_of,
 )
 from tamis.cli.label_show import Show, finish
 from tamis.cli.rerank_inputs import check_output, say_faults, score_cache
@@ -41,7 +42,11 @@ Output = Annotated[
 ]
 RunFile = Annotated[
     str | None,
-    typer.Option("--run", metavar="RUN", help="The candidates; searched for with BM25 if unset."),
+    typer.Option("--run", metavar="RUN", help="The candidates; searched for if unset."),
+]
+RankingOption = Annotated[
+    RankingName | None,
+    typer.Option(help="Search for candidates by BM25 (if unset) or by query likelihood."),
 ]
 IndexFolder = Annotated[
     Path | None,
@@ -97,6 +102,7 @@ def weak(
     k1: Annotated[float, typer.Option(help="k1 of lexical; Lucene's own is 1.2.")] = 1.2,
     b: Annotated[float, typer.Option(help="b of lexical; Lucene's own is 0.75.")] = 0.75,
     run: RunFile = None,
+    ranking: RankingOption = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
     qrels: QrelsBySplit = None,
@@ -119,8 +125,9 @@ def weak(
     """
     from tamis.labels.weak import weak as label
 
+    by = searched_by(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, by)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = lexical(given, k1, b) if model == "lexical" else open_any_ranker(model, given, threads)
     with _kept(output, cache, no_cache, ranker) as scores:
@@ -145,6 +152,7 @@ def teacher(
     service_model: ServiceModel = "",
     key_variable: KeyVariable = None,
     run: RunFile = None,
+    ranking: RankingOption = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
     qrels: QrelsBySplit = None,
@@ -167,8 +175,9 @@ def teacher(
     """
     from tamis.labels.teacher import teacher as label
 
+    by = searched_by(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, by)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = open_any_ranker(model, given, threads, service_model, key_variable)
     with _kept(output, cache, no_cache, ranker) as scores:
@@ -218,6 +227,10 @@ def transfer(
     service_model: ServiceModel = "",
     key_variable: KeyVariable = None,
     run: RunFile = None,
+    ranking: Annotated[
+        RankingName | None,
+        typer.Option(help="Search for candidates by query likelihood (if unset) or by BM25."),
+    ] = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
     qrels: QrelsBySplit = None,
@@ -247,8 +260,9 @@ def transfer(
     )
 
     _check_transfer(method, model, threshold, calibrate, calibrate_on)
+    by = searched_by(ranking, run, "ql")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, by)
     judged, test = judgements(given), _test_queries(given)
     refuse_test(judged.queries, test)
     found = _candidates(given, run, depth, sample, seed, threads, judged.queries)
@@ -375,9 +389,7 @@ def _end(
     among = int((made.queries.ids.positions_in(given.test()) >= 0).sum())
     if among:
         say(f"warning: {among:,} of the queries are test queries: do not test on those")
-    searched = (
-        f"{describe(bm25(given.index, None))} of {given.index.path.name}" if given.index else ""
-    )
+    searched = f"{describe(source_of(given))} of {given.index.path.name}" if given.index else ""
     told = {
         "collection": Path(given.name).name,
         "split": given.split,
