@@ -132,8 +132,9 @@ def show_sieve(sieve: Sieve) -> None:
     guard = note.get("guard") or {}
     tested = (guard.get("choice") or {}).get("chosen", note["chosen"])
     whose = "" if tested == note["chosen"] else f"{tested}, which failed, "
-    for each in guard.get("verdict", {}).get("against", ()):
-        told[f"{whose}against {each['name']}"] = _against(each)
+    family = guard.get("verdict", {}).get("against", ())
+    for each in family:
+        told[f"{whose}against {each['name']}"] = _against(each, len(family))
     if note.get("threshold on test queries") and note["calibration"]["threshold"] > 0:
         found = note["threshold on test queries"]
         shown = [f"{name} {found[name]:.2f}" for name in ("precision", "recall")
@@ -152,13 +153,14 @@ def show_sieve(sieve: Sieve) -> None:
     say(f'next: tamis search {sieve.path} "some words"')
 
 
-def _against(each: Mapping[str, Any]) -> str:
+def _against(each: Mapping[str, Any], tests: int) -> str:
     """A difference on test queries, with its interval and the p-value of the paired test."""
     from tamis.evaluation.comparison_tables import shown_p
 
     around = each["interval"]
     between = f", 95% interval {around['low']:+.4f} .. {around['high']:+.4f}" if around else ""
-    p = f", p {shown_p(each['p'])} (t-test, Holm)" if each["p"] is not None else ""
+    how = "t-test" if tests == 1 else f"t-test, Holm for {tests} tests"
+    p = f", p {shown_p(each['p'])} ({how})" if each["p"] is not None else ""
     return f"{each['difference']:+.4f}{between}{p}"
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from tamis import __version__
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate
 from tamis.fit.choosing import Chosen
+from tamis.fit.family import corrected, family_of
 from tamis.fit.finding import Found
+from tamis.fit.guard import Verdict
 from tamis.fit.look import Parts, average_words
 from tamis.fit.options import BM25, START, Way, trained_as
 from tamis.fit.plan import CROSS, CROSS_ENCODERS, INFUSED, LEAST_QUERIES, Plan
@@ -70,6 +72,8 @@ class Outcome:
     versions: Mapping[str, str]
     seed: int
     command: str
+    family: Verdict | None = None
+    """The tests on test queries that p-values are corrected for, here and in all comparisons."""
 
     @classmethod
     def of(cls, fitting: Fitting, plan: Plan, found: Found, chosen: Chosen) -> Outcome:
@@ -82,8 +86,13 @@ class Outcome:
         if len(parts.test):
             measures = dict.fromkeys((request.measure, *MORE))
             evaluation = evaluate(parts.test, runs, list(measures))
-            bm25 = tuple(compare(evaluation, BM25))
-            start = tuple(compare(evaluation, START)) if START in runs else ()
+            bm25 = tuple(compare(evaluation, BM25, seed=request.seed))
+            start = tuple(compare(evaluation, START, seed=request.seed)) if START in runs else ()
+        family = family_of(
+            chosen.settled, evaluation, chosen.way.name, request.measure, request.seed
+        )
+        if family is not None:
+            bm25, start = (corrected(each, family, request.measure) for each in (bm25, start))
         verified, why = _verified(fitting, chosen)
         return cls(
             fitting.collection.name,
@@ -110,6 +119,7 @@ class Outcome:
             _versions(),
             request.seed,
             request.command,
+            family,
         )
 
     def record(self) -> dict[str, Any]:
