@@ -108,7 +108,7 @@ def parse_by_ir_measures(text: str) -> Any:
     import ir_measures
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"ast\.\w+ is deprecated", DeprecationWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
         return ir_measures.parse_measure(text)
 
 
