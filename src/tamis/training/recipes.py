@@ -2,8 +2,8 @@
 
 A paper is cited by its first author (docs/explanation/papers.md) and section; "ours" stands where
 it is silent, with the reason. The `-small` siblings are sized for two cores of a laptop: a MiniLM
-of six layers learns from 13 to 25 texts a second there and a small T5 from six, so that an hour is
-some 50,000 and 20,000 texts.
+of six layers learns from 13 to 25 texts a second there and a FLAN-T5-small derivative distilled for
+writing titles from six, so that an hour is some 50,000 and 20,000 texts.
 """
 
 from __future__ import annotations
