@@ -117,8 +117,8 @@ def show_plan(fitting: Fitting, plan: Plan) -> None:
     say("plan:")
     for step in plan.steps:
         took = duration(step.seconds) if step.planned else "does not fit"
-        say(f"  {step.name:14} {step.what:52} {took:>12}")
-    say(f"  {'together':67} {duration(plan.seconds):>12}")
+        say(f"  {step.name:15} {step.what:52} {took:>12}")
+    say(f"  {'together':68} {duration(plan.seconds):>12}")
 
 
 def show_sieve(sieve: Sieve) -> None:
