@@ -259,8 +259,8 @@ def test_what_is_public_has_a_docstring(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_in_docstrings_run(name: str) -> None:
-    found = importlib.util.find_spec(name)
-    assert found is not None and found.origin is not None
-    if "import torch" in Path(found.origin).read_text("utf-8"):
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.origin is not None
+    if "import torch" in Path(spec.origin).read_text("utf-8"):
         pytest.importorskip("torch", reason="torch is not installed")
     assert doctest.testmod(importlib.import_module(name)).failed == 0

@@ -39,10 +39,10 @@ def test_known_words_of_a_t5_are_told_over_trials() -> None:
     section = page[page.index("### Words of a T5") :]
     rows = re.findall(r"^\| [123] \| \.(\d+) \| \.(\d+) \| [+−]", section, re.M)
     differences = [(int(one) - int(other)) / 10_000 for one, other in rows]
-    found = interval_over_trials(differences)
-    assert len(differences) == 3 and found is not None
-    low, high = (f"{abs(end):.3f}".removeprefix("0") for end in (found.low, found.high))
-    assert found.low < 0 < found.high
+    interval = interval_over_trials(differences)
+    assert len(differences) == 3 and interval is not None
+    low, high = (f"{abs(end):.3f}".removeprefix("0") for end in (interval.low, interval.high))
+    assert interval.low < 0 < interval.high
     assert f"95% interval −{low} to +{high}, three trials" in section
 
 

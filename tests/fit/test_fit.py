@@ -778,10 +778,10 @@ def test_a_cross_encoder_is_fused_with_the_hybrid_and_embeddings_only_with_words
         passage=np.zeros(3, np.int32),
     )  # fmt: skip
     assert scored.docs.take(scored.doc) == ["c", "b", "a"]
-    found = {way.name: way for way in ways("hybrid", ["start", "cross-encoder"], ["BM25"])}
+    by_name = {way.name: way for way in ways("hybrid", ["start", "cross-encoder"], ["BM25"])}
     fused = {"start .25 + BM25": ["b", "c", "a"], "cross-encoder .25 + hybrid": ["a", "b", "c"]}
     for name, order in fused.items():
-        run = ranked(found[name], hybrid, dict.fromkeys(("start", "cross-encoder"), scored))
+        run = ranked(by_name[name], hybrid, dict.fromkeys(("start", "cross-encoder"), scored))
         assert run["q"].ids == order
     assert ways("BM25", ["cross-encoder"])[-1].name == "cross-encoder .75 + BM25"
 

@@ -20,7 +20,7 @@ from tamis.evaluation import compare, evaluate
 from tamis.evaluation.report_tables import p_text, p_value
 from tamis.fit.calibrate import Bin, Calibration
 from tamis.fit.choosing import Chosen
-from tamis.fit.family import corrected, family_of
+from tamis.fit.family import correct_by_family, family_of
 from tamis.fit.finding import Found
 from tamis.fit.guard import Choice, Option, choose, settled
 from tamis.fit.look import Parts
@@ -175,8 +175,8 @@ def outcome_of(
         "shop help", "MiniLM", "RR@10", {"documents": 1200, **parts.facts()}, parts, PLAN, found,
         chosen, Pipeline("bm25", 50, way.model is not None, way.weight, "words:5"),
         tuple(row_of(each, n, held, evaluation, chosen) for n, each in enumerate(every)),
-        evaluation, corrected(compare(evaluation, BM25, **SMALL), decided.verdict, "RR@10"),
-        corrected(compare(evaluation, START, **SMALL), decided.verdict, "RR@10"),
+        evaluation, correct_by_family(compare(evaluation, BM25, **SMALL), decided.verdict, "RR@10"),
+        correct_by_family(compare(evaluation, START, **SMALL), decided.verdict, "RR@10"),
         True, f"tested on {tests} queries that nothing was learnt or chosen on",
         {"gold": {"positive": 45, "negative": 90}}, {"documents scored": 720, "documents cut": 360,
         "tokens cut": 1234}, SECONDS, {"tamis": "1.2", "torch": "2.0"}, 7,
@@ -363,10 +363,9 @@ def test_without_a_guard_what_is_handed_over_is_the_family(outcome: Outcome) -> 
     family = family_of(None, outcome.evaluation, "tuned", "RR@10", 0)
     assert family is not None and [one.name for one in family.against] == [BM25, START]
     assert family_of(None, None, "tuned", "RR@10", 0) is None
-    (one,) = (
-        one for one in corrected(compare(outcome.evaluation, START, **SMALL), family, "RR@10")
-        if one.t_test.holm is not None
-    )  # fmt: skip
+    compared = compare(outcome.evaluation, START, **SMALL)
+    tested = correct_by_family(compared, family, "RR@10")
+    (one,) = (one for one in tested if one.t_test.holm is not None)
     assert (one.run, one.baseline, one.tests) == ("tuned", START, 2)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say
 from tamis.cli.label_queries import (
+    choose_ranking,
     document_ids,
     end,
     first_stage,
@@ -15,7 +16,6 @@ from tamis.cli.label_queries import (
     open_to_label,
     queries_to_label,
     searchable,
-    searched_by,
     source_of,
 )
 from tamis.cli.label_scores import (
@@ -105,9 +105,9 @@ def gold(
     from tamis.labels.gold import gold as label
 
     count = how_many(negatives)
-    by = searched_by(ranking, run, "bm25")
+    ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error, by)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     judged = judgements(given)
     asked = queries_to_label(given, run, judged.queries)
     found = first_stage(given, asked, run, depth, threads) if _needs_run(negatives_from) else None
@@ -178,7 +178,7 @@ def pseudo(
     from tamis.labels.pseudo import pseudo as label
 
     drawn = how_many(negatives)
-    by = searched_by(ranking, run, "bm25")
+    ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
     margins = margin is not None
     if from_documents and (run or queries or split or sample or margins or first or positives > 1):
@@ -188,7 +188,7 @@ def pseudo(
         )
     if not from_documents and (count or made_of or passages):
         raise typer.BadParameter("--count, --made-of and --passages are for --from-documents")
-    given = open_to_label(collection, index, queries, None, split, on_error, by)
+    given = open_to_label(collection, index, queries, None, split, on_error, ranking)
     if from_documents:
         made = _from_documents(
             given, count or 1000, made_of or "both", passages or "words:150", drawn, depth, seed,

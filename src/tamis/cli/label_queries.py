@@ -138,7 +138,9 @@ def searchable(given: Given) -> Index:
     return given.index
 
 
-def searched_by(ranking: RankingName | None, run: str | None, default: RankingName) -> RankingName:
+def choose_ranking(
+    ranking: RankingName | None, run: str | None, default: RankingName
+) -> RankingName:
     """What searches for candidates; a run that brings them is not searched for."""
     if ranking and run:
         raise typer.BadParameter("--ranking searches for candidates: leave it out, or --run")

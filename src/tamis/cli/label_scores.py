@@ -13,11 +13,11 @@ from tamis.cli.common import Force, Json, OnError, QueriesFile, say
 from tamis.cli.label_inputs import Given, RankingName, lexical, open_any_ranker
 from tamis.cli.label_queries import (
     among,
+    choose_ranking,
     first_stage,
     judgements,
     open_to_label,
     queries_to_label,
-    searched_by,
     source_of,
 )
 from tamis.cli.label_show import Show, finish
@@ -125,9 +125,9 @@ def weak(
     """
     from tamis.labels.weak import weak as label
 
-    by = searched_by(ranking, run, "bm25")
+    ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error, by)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = lexical(given, k1, b) if model == "lexical" else open_any_ranker(model, given, threads)
     with _kept(output, cache, no_cache, ranker) as scores:
@@ -175,9 +175,9 @@ def teacher(
     """
     from tamis.labels.teacher import teacher as label
 
-    by = searched_by(ranking, run, "bm25")
+    ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error, by)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = open_any_ranker(model, given, threads, service_model, key_variable)
     with _kept(output, cache, no_cache, ranker) as scores:
@@ -260,9 +260,9 @@ def transfer(
     )
 
     _check_transfer(method, model, threshold, calibrate, calibrate_on)
-    by = searched_by(ranking, run, "ql")
+    ranking = choose_ranking(ranking, run, "ql")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error, by)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     judged, test = judgements(given), _test_queries(given)
     refuse_test(judged.queries, test)
     found = _candidates(given, run, depth, sample, seed, threads, judged.queries)

@@ -30,7 +30,7 @@ def family_of(
     return verdict(values[name], others, system=name, seed=seed)
 
 
-def corrected(
+def correct_by_family(
     comparisons: Iterable[Comparison], family: Verdict, measure: str
 ) -> tuple[Comparison, ...]:
     """Comparisons whose p-values are corrected for the family; those outside of it keep only the
@@ -39,7 +39,7 @@ def corrected(
     known = {frozenset((family.system, one.name)): one.p for one in family.against}
     tested, count = parse_measure(measure), len(family.against)
 
-    def within(one: Comparison) -> Comparison:
+    def correct_one(one: Comparison) -> Comparison:
         pair = frozenset((one.run, one.baseline))
         holm = known.get(pair) if one.measure == tested else None
         raw = one.t_test.raw
@@ -47,7 +47,7 @@ def corrected(
         flips = PValue(one.randomisation.raw, None, None)
         return replace(one, t_test=PValue(raw, holm, bonferroni), randomisation=flips, tests=count)
 
-    return tuple(map(within, comparisons))
+    return tuple(map(correct_one, comparisons))
 
 
 def family_note(family: Verdict | None, measure: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tamis import __version__
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate
 from tamis.fit.choosing import Chosen
-from tamis.fit.family import corrected, family_of
+from tamis.fit.family import correct_by_family, family_of
 from tamis.fit.finding import Found
 from tamis.fit.guard import Verdict
 from tamis.fit.look import Parts, average_words
@@ -92,7 +92,8 @@ class Outcome:
             chosen.settled, evaluation, chosen.way.name, request.measure, request.seed
         )
         if family is not None:
-            bm25, start = (corrected(each, family, request.measure) for each in (bm25, start))
+            bm25 = correct_by_family(bm25, family, request.measure)
+            start = correct_by_family(start, family, request.measure)
         verified, why = _verified(fitting, chosen)
         return cls(
             fitting.collection.name,

@@ -228,11 +228,11 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
         planner.steps.append(Step("start", what, least, planned=False))
     if not sizes.kind or planner.steps[-1].name == "start":
         return Plan(tuple(planner.steps), folds, sizes.learn, sizes.test, pace)
-    crossed = sizes.pairs_a_query * pace
+    pairs_seconds = sizes.pairs_a_query * pace
     planner.must(Step("start", what, (choosing + testing) * first, size=testing))
     for name, what, rounds in _trainings(sizes, folds):
         reads = sizes.reads and name in (TUNED, DISTILLED)
-        each = sizes.asking if reads else crossed if name in CROSS_ENCODERS else a_query
+        each = sizes.asking if reads else pairs_seconds if name in CROSS_ENCODERS else a_query
         scored = (choosing + testing) * each
         scored += choosing * each if name == TUNED else 0.0  # half tuned is not tested
         a_text = (READING * sizes.asking if reads else TRAINING * pace) * rounds
