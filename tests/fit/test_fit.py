@@ -15,6 +15,7 @@ import pytest
 import tamis
 from tamis import durable
 from tamis.cli.app import run
+from tamis.cli.sieves import fused_beside
 from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
 from tamis.fit import finding, learning, making
@@ -26,7 +27,7 @@ from tamis.fit.look import parted
 from tamis.fit.making import Making, Round
 from tamis.fit.options import POINTS, features, floors, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
-from tamis.fit.sieve import Sieve, open_sieve
+from tamis.fit.sieve import Pipeline, Sieve, open_sieve
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
 from tamis.search.dense import vector_model
@@ -784,6 +785,21 @@ def test_a_cross_encoder_is_fused_with_the_hybrid_and_embeddings_only_with_words
         run = ranked(by_name[name], hybrid, dict.fromkeys(("start", "cross-encoder"), scored))
         assert run["q"].ids == order
     assert ways("BM25", ["cross-encoder"])[-1].name == "cross-encoder .75 + BM25"
+
+
+def test_a_run_is_fused_as_the_sieve_fuses_what_it_finds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plain = Run.from_dict({"q": {"a": 1.0}})
+    hybrid = plain.with_extra(words=np.ones(1, np.float32))
+    lexical = Pipeline("hybrid", 50, True, 0.5)
+    previous = replace(lexical, fused_score="previous")
+    assert (fused_beside(lexical, hybrid), fused_beside(previous, hybrid)) == ("words", None)
+    assert capsys.readouterr().err == ""
+    for how, named in ((lexical, "those of BM25\n"), (previous, "those of BM25 and vectors\n")):
+        assert fused_beside(how, plain) is None
+        assert capsys.readouterr().err.endswith(named)
+    assert Pipeline(**previous.spec()).lexical_column is None
 
 
 def test_a_cross_encoder_scores_every_candidate_of_every_query_anew() -> None:
