@@ -805,12 +805,13 @@ def test_a_run_is_fused_as_the_sieve_fuses_what_it_finds(
 def test_a_cross_encoder_scores_every_candidate_of_every_query_anew() -> None:
     sizes = Sizes(1_000, 60, 300, 5_000, 50, 1.0, "bi-encoder", asking=0.001)
     plan = make_plan(sizes, 0.01, 20_000)
-    scored = (60 + 300) * 50 * 0.01
-    trained = 3.5 * 0.01 * 8_000 * 5  # pseudo-labels, three folds, and at last all
+    pair = 0.01 + 0.001  # the text, and the query with it
+    scored = (60 + 300) * 50 * pair
+    trained = 3.5 * pair * 8_000 * 5  # pseudo-labels, three folds, and at last all
     assert plan.cost("cross-encoder") == pytest.approx(trained + scored)
     assert plan.cost("pseudo-labelled") == pytest.approx(scored)
     aligned = make_plan(replace(sizes, vectors=True), 0.01, 20_000)
-    texts = 3.5 * 0.01 * aligned.size("infused") * 5
+    texts = 3.5 * pair * aligned.size("infused") * 5
     assert aligned.cost("infused") == pytest.approx(texts + scored)
 
 
@@ -818,7 +819,7 @@ def test_fewer_than_ten_judged_queries_are_offered_a_cross_encoder_where_there_i
     sizes = Sizes(1_000, 8, 300, 5_000, 50, 1.0, "bi-encoder", asking=0.001)
     plan = make_plan(sizes, 0.01, 1_800)
     assert plan.folds == 0 and plan.has("pseudo-labelled") and not plan.has("cross-encoder")
-    assert plan.cost("pseudo-labelled") == pytest.approx(3.5 * 0.01 * 8_000 + 308 * 50 * 0.01)
+    assert plan.cost("pseudo-labelled") == pytest.approx(0.011 * (3.5 * 8_000 + 308 * 50))
     assert plan.size("pseudo-labelled") == 8_000
     (only,) = rounds(8, plan)
     assert len(only.held) == 8 and not len(only.learn)

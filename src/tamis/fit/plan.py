@@ -228,14 +228,16 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
         planner.steps.append(Step("start", what, least, planned=False))
     if not sizes.kind or planner.steps[-1].name == "start":
         return Plan(tuple(planner.steps), folds, sizes.learn, sizes.test, pace)
-    pairs_seconds = sizes.pairs_a_query * pace
+    pair = pace + (sizes.asking if sizes.reads else 0.0)  # a cross-encoder reads the query as well
     planner.must(Step("start", what, (choosing + testing) * first, size=testing))
     for name, what, rounds in _trainings(sizes, folds):
         reads = sizes.reads and name in (TUNED, DISTILLED)
-        each = sizes.asking if reads else pairs_seconds if name in CROSS_ENCODERS else a_query
+        crosses = name in CROSS_ENCODERS
+        each = sizes.asking if reads else sizes.pairs_a_query * pair if crosses else a_query
         scored = (choosing + testing) * each
         scored += choosing * each if name == TUNED else 0.0  # half tuned is not tested
-        a_text = (READING * sizes.asking if reads else TRAINING * pace) * rounds
+        text = TRAINING * (pair if crosses else pace)
+        a_text = (READING * sizes.asking if reads else text) * rounds
         if reads and not known and name == TUNED:  # what is compared on has been encoded before
             new = max(0, sizes.learn - choosing) / max(1, sizes.learn)
             a_text += new * min(LISTED, sizes.depth) * sizes.passages * pace
