@@ -9,9 +9,9 @@
 `pseudo`: insuranceqa without labels, BM25 pseudo-labels, then 100 and 1,000 judged queries; from
 the weights of all-MiniLM-L6-v2 and from random weights of its shape. `made`: the same, from queries
 made of the documents. `infuse`: openbookqa, alignment scores and then judgements, against
-judgements alone. `words`: insuranceqa, a T5 with 2,000 samples by several pairs of words and by a
-fresh head, small encoders beside it. `curves`: openbookqa, growing samples of judged queries from
-two starting points.
+judgements alone. `words`: insuranceqa, a FLAN-T5-small derivative distilled for writing titles with
+2,000 samples by several pairs of words and by a fresh head, small encoders beside it. `curves`:
+openbookqa, growing samples of judged queries from two starting points.
 
 Every command is printed, and each has an output: what is there is not made again, so a work folder
 that was interrupted goes on. Test queries are a seeded sample, 50 BM25 candidates each; BM25 is
@@ -188,7 +188,7 @@ def infuse(work: Work, samples: int) -> None:
 
 
 def words(work: Work, samples: int) -> None:
-    """A T5 by pairs of words and by a fresh head; small encoders beside it."""
+    """The T5 by pairs of words and by a fresh head; small encoders beside it."""
     given = ["-c", str(work.collection), "--index", work.path("index"), "--split", "train"]
     names = []
     for sample in range(samples):

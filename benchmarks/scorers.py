@@ -4,9 +4,10 @@
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.scorers --only cross-encoder --depth 20
 
 Pairs are the first passages that BM25 found for the 43 queries of trec-dl19, at their real lengths.
-Weights are those in TAMIS_MODELS: `ce` (a cross-encoder of MiniLM-L6 shape), `minilm`, `t5`. Every
-contestant scores all pairs in turn, round after round; opening and exporting are not timed. Texts
-are split on one thread. Memory is the most that a process of its own held.
+Weights are those in TAMIS_MODELS: `ce` (a cross-encoder of MiniLM-L6 shape), `minilm`, `t5` (a
+FLAN-T5-small derivative distilled for writing titles). Every contestant scores all pairs in turn,
+round after round; opening and exporting are not timed. Texts are split on one thread. Memory is the
+most that a process of its own held.
 """
 
 import argparse

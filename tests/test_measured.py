@@ -1,8 +1,13 @@
 """The tables of the results are those that the kept values of every query give."""
 
+import json
+import re
 from pathlib import Path
 
-from benchmarks.fitting import table
+import pytest
+from benchmarks.fitting import MEASURED, table
+
+from tamis.evaluation.significance import interval_over_trials
 
 ROOT = Path(__file__).parents[1]
 
@@ -12,3 +17,41 @@ def test_the_tables_of_the_results_are_what_was_measured() -> None:
     rows = [line for line in table() if line]
     assert len(rows) > 60
     assert [line for line in rows if line not in page] == []
+
+
+def test_what_the_results_say_was_tried_is_what_was_kept() -> None:
+    page = (ROOT / "docs" / "results.md").read_text("utf-8")
+    cells = {path.stem: json.loads(path.read_text("utf-8")) for path in MEASURED.glob("*.json")}
+    ran = {name: cell["seconds"] for name, cell in cells.items()}
+    others = max(seconds for name, seconds in ran.items() if not name.startswith("openbookqa"))
+    assert f"none ran longer than {others} seconds" in page
+    long = sorted(seconds for seconds in ran.values() if seconds > others)
+    assert f"ran {long[1]} to {long[-1]:,} seconds" in page
+    assert f"{long[0]} and {ran['openbookqa-512-1']}" in page
+    kinds = ("cross-encoder", "pseudo-labelled", "infused", "distilled")
+    assert not [cell for cell in cells.values() if cell["chosen"].startswith(kinds)]
+    untrained = [cell["chosen"] for name, cell in cells.items() if name.split("-")[1] in "08"]
+    assert len(untrained) == 16 and not any("tuned" in chosen for chosen in untrained)
+
+
+def test_known_words_of_a_t5_are_told_over_trials() -> None:
+    page = (ROOT / "docs" / "explanation" / "training.md").read_text("utf-8")
+    section = page[page.index("### Words of a T5") :]
+    rows = re.findall(r"^\| [123] \| \.(\d+) \| \.(\d+) \| [+−]", section, re.M)
+    differences = [(int(one) - int(other)) / 10_000 for one, other in rows]
+    interval = interval_over_trials(differences)
+    assert len(differences) == 3 and interval is not None
+    low, high = (f"{abs(end):.3f}".removeprefix("0") for end in (interval.low, interval.high))
+    assert interval.low < 0 < interval.high
+    assert f"95% interval −{low} to +{high}, three trials" in section
+
+
+NAMED = "docs/explanation/training.md docs/explanation/rerankers-compared.md"
+NAMED += " docs/explanation/scoring-speed.md docs/how-to/rerank.md benchmarks/README.md"
+NAMED += " benchmarks/learning.py benchmarks/scorers.py src/tamis/training/recipes.py"
+
+
+@pytest.mark.parametrize("name", NAMED.split())
+def test_the_t5_weights_are_called_what_they_are(name: str) -> None:
+    words = " ".join((ROOT / name).read_text("utf-8").split())
+    assert "FLAN-T5-small derivative distilled for writing titles" in words

@@ -254,6 +254,7 @@ def test_real_weights_from_end_to_end(
     capsys: pytest.CaptureFixture[str],
     models: Path,
 ) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.chdir(tmp_path)
     Path("docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in DOCS))
     model = str(models / "minilm")

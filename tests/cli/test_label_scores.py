@@ -17,7 +17,8 @@ from tamis.labels import Examples, read_examples
 from tamis.models import open_ranker
 from tamis.pipeline import passage_scores
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.types import Pairs, Scores, score_texts
+from tamis.search import Index
+from tamis.types import Pairs, Queries, Query, Scores, score_texts
 
 DOCS = {
     "d1": "Drum sieve. Fish fish the net. A sieve.",
@@ -118,6 +119,49 @@ def test_weak_with_bm25(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for group in range(4):
         values = by_run.value[by_run.group == group]
         assert (values.min(), values.max()) == (0, 5)
+
+
+VERBS = {
+    "gold": ["--split", "train"],
+    "pseudo": ["--split", "train"],
+    "weak": ["--split", "train"],
+    "teacher": ["--split", "train", "--model", "model", "--threads", "1"],
+    "transfer": ["--split", "train", "--method", "doc-labelled", *SENTENCES],
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_candidates_are_searched_by_the_ranking_that_the_examples_name(
+    model: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    assert run(["index", "docs", "-o", "index"]) == 0
+    command = [verb, "-c", "docs", "--index", "index", *VERBS[verb]]
+    by_bm25, by_ql = "bm25 k1=0.9 b=0.4 of index", "ql mu=1000 of index"
+    usual = label(*command).facts["first stage"]
+    assert usual == (by_ql if verb == "transfer" else by_bm25)
+    assert label(*command, "--ranking", "ql").facts["first stage"] == by_ql
+    assert label(*command, "--ranking", "bm25").facts["first stage"] == by_bm25
+    both = says(capsys, *command, "--run", "run.trec", "--ranking", "ql", "-o", "x.parquet", code=2)
+    assert "--run" in both and not Path("x.parquet").exists()
+
+
+def test_the_ranking_decides_what_is_found(folder: Path) -> None:
+    """One word six times, or both once: BM25 prefers the second, as counts saturate."""
+    others = " ".join(f"word{n}" for n in range(2000))
+    texts = {"many": "drum " * 6, "both": "drum sieve", "long": "sieve " * 6 + others}
+    rows = [json.dumps({"_id": name, "text": text}) for name, text in texts.items()]
+    Path("corpus.jsonl").write_text("\n".join(rows) + "\n")
+    Path("log.tsv").write_text("q1\tdrum sieve\n")
+    assert run(["index", "corpus.jsonl", "-o", "index"]) == 0
+    firsts = {}
+    for ranking in ("bm25", "ql"):
+        source = getattr(Index.open("index"), ranking)()
+        made = label("pseudo", "-c", "index", "--queries", "log.tsv", "--ranking", ranking)
+        positive = made.docs.take(made.doc[made.is_role("positive")])
+        asked = Queries.of([Query("q1", "drum sieve")])
+        assert positive == source.search(asked, 1)["q1"].ids
+        firsts[ranking] = positive
+    assert firsts == {"bm25": ["both"], "ql": ["many"]}
 
 
 def test_weak_with_alignment(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tamis.errors import InputError
 from tamis.evaluation import Measure, evaluate, join, parse_measure
+from tamis.evaluation.measures import parse_by_ir_measures
 from tamis.types import Qrels, Run
 
 Grades = dict[str, dict[str, int]]
@@ -135,7 +136,7 @@ def test_what_trec_eval_lacks_measures_as_in_ir_measures(
     names += [f"SetF(rel={rel},beta=2.0)"]
     judged = join(Qrels.from_dict(grades), Run.from_dict(untied))
     for name in names:
-        theirs = ir_measures.parse_measure(name)
+        theirs = parse_by_ir_measures(name)
         expected = {m.query_id: m.value for m in ir_measures.iter_calc([theirs], grades, untied)}
         for query, value in zip(judged.queries, parse_measure(name).values(judged), strict=True):
             assert value == pytest.approx(expected[query], abs=1e-9), (name, query)
@@ -239,7 +240,7 @@ def test_other_measures_go_through_ir_measures_with_our_ties() -> None:
     ours = evaluate(Qrels.from_dict(grades), {"run": Run.from_dict(scores)}, names)
     untied = {q: {d: float(ord(d)) for d in docs} for q, docs in scores.items()}
     for name in names:
-        theirs = ir_measures.parse_measure(name)
+        theirs = parse_by_ir_measures(name)
         expected = {m.query_id: m.value for m in ir_measures.iter_calc([theirs], grades, untied)}
         got = ours.values("run", name)
         assert got.tolist() == pytest.approx([expected[q] for q in ours.queries])

@@ -15,6 +15,7 @@ import pytest
 import tamis
 from tamis import durable
 from tamis.cli.app import run
+from tamis.cli.sieves import fused_beside
 from tamis.collection.beir import write_judged
 from tamis.collection.querylog import query_id
 from tamis.errors import InputError, OutputError
@@ -28,7 +29,7 @@ from tamis.fit.look import parted
 from tamis.fit.making import Making, Round
 from tamis.fit.options import POINTS, features, floors, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
-from tamis.fit.sieve import Sieve, load_sieve
+from tamis.fit.sieve import Pipeline, Sieve, load_sieve
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
 from tamis.search.dense import vector_model
@@ -830,6 +831,82 @@ def test_a_fusion_is_that_of_the_stage() -> None:
                 assert np.array_equal(features(mine), features(staged))
                 known = found.extra["words"][mine.doc] if beside else mine.extra["first"]
                 assert features(mine)[:, 1].tolist() == known.tolist()
+
+
+def test_a_cross_encoder_is_fused_with_the_hybrid_and_embeddings_only_with_words() -> None:
+    first = Run.from_dict({"q": {"a": 3.0, "b": 2.0, "c": 0.0}})
+    hybrid = first.with_extra(words=np.array([0, 4, 2], np.float32))
+    scored = Run.from_dict({"q": {"a": 0.0, "b": 0.0, "c": 1.0}}).with_extra(
+        first=np.array([0, 2, 3], np.float32), words=np.array([2, 4, 0], np.float32),
+        passage=np.zeros(3, np.int32),
+    )  # fmt: skip
+    assert scored.docs.take(scored.doc) == ["c", "b", "a"]
+    by_name = {way.name: way for way in ways("hybrid", ["start", "cross-encoder"], ["BM25"])}
+    fused = {"start .25 + BM25": ["b", "c", "a"], "cross-encoder .25 + hybrid": ["a", "b", "c"]}
+    for name, order in fused.items():
+        run = ranked(by_name[name], hybrid, dict.fromkeys(("start", "cross-encoder"), scored))
+        assert run["q"].ids == order
+    assert ways("BM25", ["cross-encoder"])[-1].name == "cross-encoder .75 + BM25"
+
+
+def test_a_run_is_fused_as_the_sieve_fuses_what_it_finds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plain = Run.from_dict({"q": {"a": 1.0}})
+    hybrid = plain.with_extra(words=np.ones(1, np.float32))
+    lexical = Pipeline("hybrid", 50, True, 0.5)
+    previous = replace(lexical, fused_score="previous")
+    assert (fused_beside(lexical, hybrid), fused_beside(previous, hybrid)) == ("words", None)
+    assert capsys.readouterr().err == ""
+    for how, named in ((lexical, "those of BM25\n"), (previous, "those of BM25 and vectors\n")):
+        assert fused_beside(how, plain) is None
+        assert capsys.readouterr().err.endswith(named)
+    assert Pipeline(**previous.spec()).lexical_column is None
+
+
+def test_a_cross_encoder_scores_every_candidate_of_every_query_anew() -> None:
+    sizes = Sizes(1_000, 60, 300, 5_000, 50, 1.0, "bi-encoder", asking=0.001)
+    plan = make_plan(sizes, 0.01, 20_000)
+    pair = 0.01 + 0.001  # the text, and the query with it
+    scored = (60 + 300) * 50 * pair
+    trained = 3.5 * pair * 8_000 * 5  # pseudo-labels, three folds, and at last all
+    assert plan.cost("cross-encoder") == pytest.approx(trained + scored)
+    assert plan.cost("pseudo-labelled") == pytest.approx(scored)
+    aligned = make_plan(replace(sizes, vectors=True), 0.01, 20_000)
+    texts = 3.5 * pair * aligned.size("infused") * 5
+    assert aligned.cost("infused") == pytest.approx(texts + scored)
+
+
+def test_fewer_than_ten_judged_queries_are_offered_a_cross_encoder_where_there_is_time() -> None:
+    sizes = Sizes(1_000, 8, 300, 5_000, 50, 1.0, "bi-encoder", asking=0.001)
+    plan = make_plan(sizes, 0.01, 1_800)
+    assert plan.folds == 0 and plan.has("pseudo-labelled") and not plan.has("cross-encoder")
+    assert plan.cost("pseudo-labelled") == pytest.approx(0.011 * (3.5 * 8_000 + 308 * 50))
+    assert plan.size("pseudo-labelled") == 8_000
+    (only,) = rounds(8, plan)
+    assert len(only.held) == 8 and not len(only.learn)
+    for other in (replace(sizes, learn=0), replace(sizes, log=79)):
+        assert not make_plan(other, 0.01, 1_800).has("pseudo-labelled")
+    hurried = make_plan(sizes, 0.01, 300)
+    assert [step.planned for step in hurried.steps if step.name == "pseudo-labelled"] == [False]
+
+
+def test_eight_judged_queries_and_a_cross_encoder_fused_with_the_hybrid(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = collection(tmp_path / "docs", train=8, log=16)
+    monkeypatch.setattr("tamis.fit.plan.PSEUDO", 20)
+    hand_over(monkeypatch, "pseudo-labelled .50 + hybrid")
+    plan, sieve = fit(request(folder, tmp_path / "s", base))
+    assert sieve is not None and plan.has("pseudo-labelled") and not plan.has("tuned")
+    assert sieve.note["chosen"] == "pseudo-labelled .50 + hybrid"
+    assert sieve.pipeline.fused_score == "previous" and sieve.pipeline.lexical_column is None
+    assert [(sieve.path / name).is_dir() for name in ("model", "encoder")] == [True, True]
+    assert set(sieve.note["labels"]) == {"pseudo"}
+    check_tested(folder, load_sieve(tmp_path / "s", threads=1))
+    report = (tmp_path / "s" / "report.html").read_text("utf-8")
+    assert "no model learnt from them, so nothing had to be held out" in report
+    assert "pseudo-labelled with hybrid" in report
 
 
 def test_a_hybrid_is_used_unless_it_surely_finds_less() -> None:

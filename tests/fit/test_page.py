@@ -9,15 +9,18 @@ from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tamis.cli.fit import show_sieve
 from tamis.evaluation import compare, evaluate
-from tamis.evaluation.report_tables import p_text
+from tamis.evaluation.report_tables import p_text, p_value
 from tamis.fit.calibrate import Bin, Calibration
 from tamis.fit.choosing import Chosen
+from tamis.fit.family import correct_by_family, family_of
 from tamis.fit.finding import Found
 from tamis.fit.guard import Choice, Option, choose, settled
 from tamis.fit.look import Parts
@@ -172,12 +175,12 @@ def outcome_of(
         "shop help", "MiniLM", "RR@10", {"documents": 1200, **parts.facts()}, parts, PLAN, found,
         chosen, Pipeline("bm25", 50, way.model is not None, way.weight, "words:5"),
         tuple(row_of(each, n, held, evaluation, chosen) for n, each in enumerate(every)),
-        evaluation, tuple(compare(evaluation, BM25, **SMALL)),
-        tuple(compare(evaluation, START, **SMALL)),
+        evaluation, correct_by_family(compare(evaluation, BM25, **SMALL), decided.verdict, "RR@10"),
+        correct_by_family(compare(evaluation, START, **SMALL), decided.verdict, "RR@10"),
         True, f"tested on {tests} queries that nothing was learnt or chosen on",
         {"gold": {"positive": 45, "negative": 90}}, {"documents scored": 720, "documents cut": 360,
         "tokens cut": 1234}, SECONDS, {"tamis": "1.2", "torch": "2.0"}, 7,
-        "tamis fit shop -o 'my shop.sieve'", "my shop.sieve", None,
+        "tamis fit shop -o 'my shop.sieve'", "my shop.sieve", None, decided.verdict,
     )  # fmt: skip
 
 
@@ -298,8 +301,72 @@ def test_the_table_says_what_rows_and_comparisons_say(page: Page, outcome: Outco
                 continue
             assert float(shown[start].replace("−", "-")) == pytest.approx(one.difference, abs=5e-5)
             holm = shown[6 if start == 3 else 9]
-            assert one.t_test.holm is not None
-            assert holm == ("<0.0001" if one.t_test.holm < 1e-4 else f"{one.t_test.holm:.4f}")
+            assert (one.t_test.holm is not None) == (row.name == outcome.chosen.way.name)
+            assert holm == unescape(p_value(one.t_test.holm))
+
+
+def test_a_comparison_has_one_p_value_wherever_it_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outcome = outcome_of(skills={START: 0.5, HALFWAY: 0.6, TUNED: 0.7})
+    page = Page(fit_page(outcome, date=DATE))
+    note = outcome.record()
+    family = note["guard"]["verdict"]
+    name = outcome.chosen.way.name
+    assert (family["system"], family["tests"]) == (name, 3) and note["chosen"] == name
+    p_values = {one["name"]: one["p"] for one in family["against"]}
+    assert list(p_values) == [START, BM25, "start .75 + BM25"]
+    assert any(0.0001 < p < 1 for p in p_values.values())
+    raw = {one.baseline: one.t_test.raw for one in (*outcome.against_bm25, *outcome.against_start)
+           if one.run == name and str(one.measure) == "RR@10"}  # fmt: skip
+    assert any(p_values[other] != raw[other] for other in raw)  # what is corrected is seen
+    sieve: Any = SimpleNamespace(
+        note=note, queries=None, path=Path("s"), is_own=True, pipeline=outcome.pipeline
+    )
+    show_sieve(sieve)
+    terminal = " ".join(capsys.readouterr().out.split())
+    lead = page.words[page.words.index("On 60 test queries") :].split(" tests.")[0]
+    section = page.words[page.words.index("Tested on 60 queries") :].split(" It stays")[0]
+    row = next(row for row in page.rows if len(row) == 11 and "handed over" in row[0])
+    for other, p in p_values.items():
+        said = unescape(p_text(p))
+        shown = "the start" if other == START else other
+        assert said in lead[lead.index(f"{shown} (") :].split(")")[0]
+        assert said in section[section.index(f"against {other} ") :].split(";")[0]
+        line = terminal[terminal.index(f"against {other} ") :]
+        assert f"p {unescape(p_value(p))} (t-test, Holm for 3 tests)" in line.split("tests)")[0] + (
+            "tests)"
+        )
+    assert row[6] == unescape(p_value(p_values[BM25]))
+    assert row[9] == unescape(p_value(p_values[START]))
+    others = [row for row in page.rows if len(row) == 11 and "handed over" not in row[0]]
+    assert all((row[6], row[9]) == ("–", "–") for row in others)
+    assert "3 tests were made" in page.words
+
+
+def test_a_fall_back_is_compared_outside_the_family() -> None:
+    worse = {START: 0.9, HALFWAY: 0.5, TUNED: 0.0}
+    found = outcome_of(skills={START: 0.2, HALFWAY: 0.5, TUNED: 3.0}, tested_skills=worse)
+    page = Page(fit_page(found, date=DATE))
+    assert found.family is not None and found.chosen.settled is not None
+    assert found.family.system == found.chosen.settled.choice.chosen != found.chosen.way.name
+    assert "p is not corrected, as these are not the guard’s tests" in page.words
+    failed = next(row for row in page.rows if len(row) == 11 and "failed its test" in row[0])
+    tested = {one.name: one.p for one in found.family.against}
+    assert failed[6] == unescape(p_value(tested[BM25]))
+    handed = next(row for row in page.rows if len(row) == 11 and "handed over" in row[0])
+    assert handed[5] != "–" and handed[6] == "–"
+
+
+def test_without_a_guard_what_is_handed_over_is_the_family(outcome: Outcome) -> None:
+    assert outcome.evaluation is not None
+    family = family_of(None, outcome.evaluation, "tuned", "RR@10", 0)
+    assert family is not None and [one.name for one in family.against] == [BM25, START]
+    assert family_of(None, None, "tuned", "RR@10", 0) is None
+    compared = compare(outcome.evaluation, START, **SMALL)
+    tested = correct_by_family(compared, family, "RR@10")
+    (one,) = (one for one in tested if one.t_test.holm is not None)
+    assert (one.run, one.baseline, one.tests) == ("tuned", START, 2)
 
 
 def test_a_measure_by_its_other_name(page: Page, outcome: Outcome) -> None:

@@ -20,6 +20,8 @@ from tamis.labels.transfer import NegativesFrom, doc_labelled, qa_docrank
 from tamis.pipeline import passage_scores
 from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.library import MappingLibrary
+from tamis.training.recipes import RECIPES
+from tamis.training.samplers import batches
 from tamis.types import Document, Ids, Pairs, Qrels, Queries, Query, Run, Scores
 from tamis.types.pipeline import Scale
 
@@ -29,6 +31,10 @@ DOCUMENTS = [
     Document("c", "Good six. Bad seven."),  # judged 0
     Document("d", "Bad eight. Good one."),  # not judged, repeats a sentence of a
     Document("e", "Bad nine. Bad ten. Bad eleven."),  # not judged
+]
+LONG = [
+    *DOCUMENTS[:4],
+    Document("e", " ".join(f"Bad of number {n}." for n in range(30))),  # not judged
 ]
 QUERIES = Queries.of([Query(f"q{n}", f"words of query {n}") for n in range(1, 5)])
 RUN = Run.from_dict(
@@ -72,6 +78,20 @@ def rows(made: Examples, query: str, role: str) -> list[str]:
 def transferred(teacher: Spy | None = None, **options: Any) -> Examples:
     options = {"test": TEST, "passages": SENTENCES, **options}
     return qa_docrank(RUN, QRELS, DOCUMENTS, teacher or Spy(), **options)
+
+
+@pytest.mark.parametrize("recipe", ["docrank", "docrank-small"])
+def test_both_methods_are_trained_on_as_many_negatives_as_positives(recipe: str) -> None:
+    inherited = doc_labelled(RUN, QRELS.select(Ids.of(["q1"])), LONG, test=TEST, passages=SENTENCES)
+    chosen = qa_docrank(RUN, QRELS, DOCUMENTS, Spy(), test=TEST, passages=SENTENCES)
+    assert (~inherited.is_role("positive")).sum() > 4 * inherited.is_role("positive").sum()
+    for made in (inherited, chosen):
+        learnt = np.concatenate(
+            [row for batch in batches(made, RECIPES[recipe], 0) for row in batch]
+        )
+        positives = int(made.is_role("positive").sum())
+        assert made.is_role("positive")[learnt].sum() == positives
+        assert len(learnt) == 2 * positives
 
 
 def test_every_passage_inherits_the_label_of_its_document() -> None:

@@ -286,7 +286,7 @@ def test_known_weights_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_offline_says_how_to_fetch_it_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    constants = pytest.importorskip("huggingface_hub").constants
+    constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(InputError, match="cannot be fetched from the hub") as caught:

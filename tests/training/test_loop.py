@@ -21,6 +21,7 @@ import pytest
 
 from tamis.errors import DamagedError, InputError, OutputError, TrainingError
 from tamis.labels import Examples
+from tamis.labels.examples import SOURCES
 from tamis.models import describe_model, open_model, open_scorer
 from tamis.pipeline.library import MappingLibrary
 from tamis.training import checkpoints, learner
@@ -402,6 +403,22 @@ def test_patience_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     done = train(replace(job, recipe=replace(PAIRS, patience=2)))
     assert [check.step for check in done.history.checks] == [0, 10, 20, 30]
     assert done.kept == 10
+
+
+@pytest.mark.parametrize("patience", [None, 1])
+def test_held_out_pseudo_labels_are_measured_and_do_not_select(
+    job: Job, monkeypatch: pytest.MonkeyPatch, patience: int | None
+) -> None:
+    assert HELD is not None
+    labels = np.full(len(HELD), SOURCES.index("pseudo"), np.int8)
+    values = iter([0.1, 0.9, *[0.2] * 20])
+    monkeypatch.setattr(Learner, "_validated", lambda self, validation: (next(values), False))
+    recipe = replace(PAIRS, epochs=4, keep="best", patience=patience)
+    pseudo = replace(job, recipe=recipe, validation=Validation.of(replace(HELD, source=labels)))
+    done = train(pseudo)
+    assert len(done.history.checks) > 3
+    assert done.kept == done.history.step == done.facts["learnt"]["steps planned"]
+    assert done.facts["validation"]["selects"] is False
 
 
 def test_without_validation_the_last_state_is_kept(job: Job) -> None:

@@ -124,8 +124,8 @@ def show_plan(fitting: Fitting, plan: Plan) -> None:
     say("plan:")
     for step in plan.steps:
         took = duration(step.seconds) if step.planned else "does not fit"
-        say(f"  {step.name:14} {step.what:52} {took:>12}")
-    say(f"  {'together':67} {duration(plan.seconds):>12}")
+        say(f"  {step.name:15} {step.what:52} {took:>12}")
+    say(f"  {'together':68} {duration(plan.seconds):>12}")
 
 
 def show_sieve(sieve: Sieve) -> None:
@@ -139,8 +139,9 @@ def show_sieve(sieve: Sieve) -> None:
     guard = note.get("guard") or {}
     tested = (guard.get("choice") or {}).get("chosen", note["chosen"])
     whose = "" if tested == note["chosen"] else f"{tested}, which failed, "
-    for each in guard.get("verdict", {}).get("against", ()):
-        told[f"{whose}against {each['name']}"] = _against(each)
+    family = guard.get("verdict", {}).get("against", ())
+    for each in family:
+        told[f"{whose}against {each['name']}"] = _against(each, len(family))
     if note.get("threshold on test queries") and note["calibration"]["threshold"] > 0:
         found = note["threshold on test queries"]
         shown = [f"{name} {found[name]:.2f}" for name in ("precision", "recall")
@@ -163,13 +164,14 @@ def show_sieve(sieve: Sieve) -> None:
     say(f"next: {shlex.join(['tamis', 'search', path, 'some words'])}")
 
 
-def _against(each: Mapping[str, Any]) -> str:
+def _against(each: Mapping[str, Any], tests: int) -> str:
     """A difference on test queries, with its interval and the p-value of the paired test."""
     from tamis.evaluation.comparison_tables import shown_p
 
     around = each["interval"]
     between = f", 95% interval {around['low']:+.4f} .. {around['high']:+.4f}" if around else ""
-    p = f", p {shown_p(each['p'])} (t-test, Holm)" if each["p"] is not None else ""
+    how = "t-test" if tests == 1 else f"t-test, Holm for {tests} tests"
+    p = f", p {shown_p(each['p'])} ({how})" if each["p"] is not None else ""
     return f"{each['difference']:+.4f}{between}{p}"
 
 

@@ -8,7 +8,7 @@ import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say
 from tamis.cli.label_queries import (
-    bm25,
+    choose_ranking,
     document_ids,
     end,
     first_stage,
@@ -16,6 +16,7 @@ from tamis.cli.label_queries import (
     open_to_label,
     queries_to_label,
     searchable,
+    source_of,
 )
 from tamis.cli.label_scores import (
     CollectionName,
@@ -23,6 +24,7 @@ from tamis.cli.label_scores import (
     IndexFolder,
     Output,
     QrelsBySplit,
+    RankingOption,
     RunFile,
     Sample,
     Seed,
@@ -83,6 +85,7 @@ def gold(
     negatives: NegativesCount = POOL,
     depth: Depth = 100,
     run: RunFile = None,
+    ranking: RankingOption = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
     qrels: QrelsBySplit = None,
@@ -102,8 +105,9 @@ def gold(
     from tamis.labels.gold import gold as label
 
     count = how_many(negatives)
+    ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     judged = judgements(given)
     asked = queries_to_label(given, run, judged.queries)
     found = first_stage(given, asked, run, depth, threads) if _needs_run(negatives_from) else None
@@ -155,6 +159,7 @@ def pseudo(
         ),
     ] = None,
     run: RunFile = None,
+    ranking: RankingOption = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
     split: Split = None,
@@ -173,6 +178,7 @@ def pseudo(
     from tamis.labels.pseudo import pseudo as label
 
     drawn = how_many(negatives)
+    ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
     margins = margin is not None
     if from_documents and (run or queries or split or sample or margins or first or positives > 1):
@@ -182,7 +188,7 @@ def pseudo(
         )
     if not from_documents and (count or made_of or passages):
         raise typer.BadParameter("--count, --made-of and --passages are for --from-documents")
-    given = open_to_label(collection, index, queries, None, split, on_error)
+    given = open_to_label(collection, index, queries, None, split, on_error, ranking)
     if from_documents:
         made = _from_documents(
             given, count or 1000, made_of or "both", passages or "words:150", drawn, depth, seed,
@@ -218,7 +224,7 @@ def _from_documents(
     opened = searchable(given)
     made = synthetic(
         opened,
-        bm25(opened, threads),
+        source_of(given, threads),
         count=count,
         made_of=MADE if made_of == "both" else (made_of,),
         passages=passages,

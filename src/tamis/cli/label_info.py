@@ -92,7 +92,7 @@ def _scores(examples: Examples, given: Given | None, run: str | None) -> Run | N
     """The scores of a run, or those of BM25 over an index; none without either."""
     import numpy as np
 
-    from tamis.cli.label_queries import bm25, search
+    from tamis.cli.label_queries import search, source_of
     from tamis.collection.runs import read_run
     from tamis.labels.example_texts import row_texts
     from tamis.pipeline.library import library
@@ -107,7 +107,7 @@ def _scores(examples: Examples, given: Given | None, run: str | None) -> Run | N
     with library(given.index, _wanted(examples)) as opened:
         texts = row_texts(examples, rows, opened)[0]
     asked = Queries(examples.queries.ids.select(used), tuple(texts))
-    return search(bm25(given.index, None), asked, DEEP)
+    return search(source_of(given), asked, DEEP)
 
 
 def _judged(given: Given | None, files: list[str] | None) -> list[Qrels]:

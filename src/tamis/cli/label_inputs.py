@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tamis.splits import HeldOut
     from tamis.types import Qrels, Queries
 
+RankingName = Literal["bm25", "ql"]
+
 
 @dataclass(frozen=True, eq=False)
 class Given:
@@ -35,6 +37,8 @@ class Given:
     skip: bool
     own: Mapping[str, Qrels]
     """The collection's judgements, whatever files stand in for them."""
+    ranking: RankingName = "bm25"
+    """What searches the index."""
 
     @property
     def documents(self) -> Any:

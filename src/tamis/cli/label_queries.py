@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import typer
+
 from tamis.cli.common import say
-from tamis.cli.label_inputs import Given, open_given
+from tamis.cli.label_inputs import Given, RankingName, open_given
 from tamis.cli.rerank_inputs import read_run_file, say_faults
 from tamis.errors import InputError
 
@@ -27,6 +30,7 @@ def open_to_label(
     qrels: list[str] | None,
     split: str | None,
     on_error: Literal["raise", "skip"],
+    ranking: RankingName = "bm25",
 ) -> Given:
     """Open what is named; queries of a whole collection bring its judgements and splits along."""
     from tamis.collection.look import look
@@ -35,8 +39,10 @@ def open_to_label(
 
     is_collection = queries is not None and (is_id(queries) or folder_exists(Path(queries)))
     if is_collection and not is_id(name) and folder_exists(Path(name)) and look(name) == "index":
-        return open_given(str(queries), Path(name), None, qrels, split, on_error)
-    return open_given(name, index, queries, qrels, split, on_error)
+        given = open_given(str(queries), Path(name), None, qrels, split, on_error)
+    else:
+        given = open_given(name, index, queries, qrels, split, on_error)
+    return replace(given, ranking=ranking)
 
 
 def split_to_label(given: Given) -> str | None:
@@ -154,19 +160,28 @@ def searchable(given: Given) -> Index:
     return given.index
 
 
-def bm25(index: Index, threads: int | None) -> IndexSource:
-    """BM25 over an index, with the parameters that were tuned on it."""
+def choose_ranking(
+    ranking: RankingName | None, run: str | None, default: RankingName
+) -> RankingName:
+    """What searches for candidates; a run that brings them is not searched for."""
+    if ranking and run:
+        raise typer.BadParameter("--ranking searches for candidates: leave it out, or --run")
+    return ranking or default
+
+
+def source_of(given: Given, threads: int | None = None) -> IndexSource:
+    """The index by the ranking that was asked for, with the parameters that were tuned on it."""
     from tamis.search import chosen_source
 
-    return chosen_source(index, "bm25", False, {}, threads)
+    return chosen_source(searchable(given), given.ranking, False, {}, threads)
 
 
 def first_stage(
     given: Given, queries: Queries, run: str | None, depth: int, threads: int | None
 ) -> Run:
-    """What a run has for these queries, or what BM25 finds."""
+    """What a run has for these queries, or what the ranking finds."""
     if run is None:
-        return search(bm25(searchable(given), threads), queries, depth)
+        return search(source_of(given, threads), queries, depth)
     found = read_run_file(run, given.skip).select(queries.ids)
     if not len(found):
         raise InputError(
@@ -250,7 +265,7 @@ def end(
     made = sample_queries(made, sample, seed=seed) if sample else made
     found_by = ""
     if given.index and searched:
-        found_by = f"{describe(bm25(given.index, None))} of {given.index.path.name}"
+        found_by = f"{describe(source_of(given))} of {given.index.path.name}"
     told = {
         "collection": Path(given.name).name,
         "split": given.split,

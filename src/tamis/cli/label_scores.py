@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tamis.cli.common import Force, Json, OnError, QueriesFile, say
-from tamis.cli.label_inputs import Given, lexical, open_any_ranker
+from tamis.cli.label_inputs import Given, RankingName, lexical, open_any_ranker
 from tamis.cli.label_queries import (
     among,
-    bm25,
+    choose_ranking,
     first_stage,
     judgements,
     open_to_label,
     queries_to_label,
     say_held_out,
+    source_of,
 )
 from tamis.cli.label_show import Show, finish
 from tamis.cli.rerank_inputs import check_output, say_faults, score_cache
@@ -42,7 +43,11 @@ Output = Annotated[
 ]
 RunFile = Annotated[
     str | None,
-    typer.Option("--run", metavar="RUN", help="The candidates; searched for with BM25 if unset."),
+    typer.Option("--run", metavar="RUN", help="The candidates; searched for if unset."),
+]
+RankingOption = Annotated[
+    RankingName | None,
+    typer.Option(help="Search for candidates by BM25 (if unset) or by query likelihood."),
 ]
 IndexFolder = Annotated[
     Path | None,
@@ -98,6 +103,7 @@ def weak(
     k1: Annotated[float, typer.Option(help="k1 of lexical; Lucene's own is 1.2.")] = 1.2,
     b: Annotated[float, typer.Option(help="b of lexical; Lucene's own is 0.75.")] = 0.75,
     run: RunFile = None,
+    ranking: RankingOption = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
     qrels: QrelsBySplit = None,
@@ -120,8 +126,9 @@ def weak(
     """
     from tamis.labels.weak import weak as label
 
+    ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = lexical(given, k1, b) if model == "lexical" else open_any_ranker(model, given, threads)
     with _kept(output, cache, no_cache, ranker) as scores:
@@ -146,6 +153,7 @@ def teacher(
     service_model: ServiceModel = "",
     key_variable: KeyVariable = None,
     run: RunFile = None,
+    ranking: RankingOption = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
     qrels: QrelsBySplit = None,
@@ -168,8 +176,9 @@ def teacher(
     """
     from tamis.labels.teacher import teacher as label
 
+    ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     found = _candidates(given, run, depth, sample, seed, threads)
     ranker = open_any_ranker(model, given, threads, service_model, key_variable)
     with _kept(output, cache, no_cache, ranker) as scores:
@@ -219,6 +228,10 @@ def transfer(
     service_model: ServiceModel = "",
     key_variable: KeyVariable = None,
     run: RunFile = None,
+    ranking: Annotated[
+        RankingName | None,
+        typer.Option(help="Search for candidates by query likelihood (if unset) or by BM25."),
+    ] = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
     qrels: QrelsBySplit = None,
@@ -248,8 +261,9 @@ def transfer(
     )
 
     _check_transfer(method, model, threshold, calibrate, calibrate_on)
+    ranking = choose_ranking(ranking, run, "ql")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error)
+    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     judged, test = judgements(given), _test_queries(given)
     refuse_test(judged.queries, test)
     found = _candidates(given, run, depth, sample, seed, threads, judged.queries)
@@ -374,9 +388,7 @@ def _end(
 
     if not len(made):
         raise InputError("no query has a candidate with a text", hint="is it the right collection?")
-    searched = (
-        f"{describe(bm25(given.index, None))} of {given.index.path.name}" if given.index else ""
-    )
+    searched = f"{describe(source_of(given))} of {given.index.path.name}" if given.index else ""
     told = {
         "collection": Path(given.name).name,
         "split": given.split,

@@ -70,8 +70,9 @@ def fused_beside(how: Pipeline, run: Run) -> str | None:
     if how.first != HYBRID or not how.interpolate:
         return None
     if WORDS in run.extra:
-        return WORDS
-    say("note: fused with the scores of your run; the sieve itself fuses with those of BM25")
+        return how.lexical_column
+    own = "BM25" if how.lexical_column else "BM25 and vectors"
+    say(f"note: fused with the scores of your run; the sieve itself fuses with those of {own}")
     return None
 
 

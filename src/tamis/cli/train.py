@@ -206,7 +206,7 @@ def _held_out(
     """What each training learns from and is validated on; none learns from queries that a later
     one is validated on.
     """
-    from tamis.training.validation import hold_out
+    from tamis.training.validation import Validation, hold_out
 
     found: list[tuple[Examples, Examples | None]] = []
     for learn, recipe in zip(reversed(parts), reversed(recipes), strict=True):
@@ -220,6 +220,8 @@ def _held_out(
         _refuse_nothing(learn)
         if held is None:
             say("note: nothing is held out, so nothing is validated and the last state is kept")
+        elif recipe.keep == "best" and not Validation.of(held).selects:
+            say("note: the held-out labels are pseudo-labels: the last state is kept, not the best")
         found.append((learn, held))
     return found[::-1]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.evaluation.judged import Judged, join
-from tamis.evaluation.measures import Measure, parse_measure
+from tamis.evaluation.measures import Measure, parse_by_ir_measures, parse_measure
 from tamis.types import Ids, Qrels, Run
 
 Values = NDArray[np.float64]
@@ -146,7 +146,7 @@ def _by_ir_measures(qrels: Qrels, run: Run, measures: list[Measure]) -> dict[Mea
     """
     import ir_measures
 
-    ours = {ir_measures.parse_measure(str(measure)): measure for measure in measures}
+    ours = {parse_by_ir_measures(str(measure)): measure for measure in measures}
     back_ends: Any = ir_measures.DefaultPipeline
     for theirs, measure in ours.items():
         if not back_ends.supports(theirs):

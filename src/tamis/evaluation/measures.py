@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,12 +100,24 @@ def _split(text: str) -> tuple[str, str]:
     return name, text[len(name) :]
 
 
+def parse_by_ir_measures(text: str) -> Any:
+    """The measure of ir_measures that a text names.
+
+    It reads numbers by names of `ast` that Python deprecates from 3.12 on.
+    """
+    import ir_measures
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return ir_measures.parse_measure(text)
+
+
 def _parse_theirs(asked: str, text: str) -> Any:
     """The measure of ir_measures, its parameters checked."""
     import ir_measures
 
     try:
-        measure: Any = ir_measures.parse_measure(text)
+        measure: Any = parse_by_ir_measures(text)
         for name, value in measure.params.items():
             wanted = measure.SUPPORTED_PARAMS.get(name)
             if wanted is not None and wanted.dtype is float and isinstance(value, int):

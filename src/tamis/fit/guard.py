@@ -257,8 +257,9 @@ class Against:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The chosen option on test queries."""
+    """The chosen option on test queries: the tests that p-values are corrected for together."""
 
+    system: str
     queries: int
     against: tuple[Against, ...]
 
@@ -269,20 +270,23 @@ class Verdict:
 
     def record(self) -> dict[str, Any]:
         """Plain data, for a manifest."""
-        return {"queries": self.queries, "against": [asdict(each) for each in self.against]}
+        tests = {"tests": len(self.against), "correction": "Holm"}
+        against = [asdict(each) for each in self.against]
+        return {"system": self.system, "queries": self.queries, **tests, "against": against}
 
 
 def verdict(
     chosen: ArrayLike,
     against: Mapping[str, ArrayLike],
     *,
+    system: str = "",
     level: float = 0.05,
     seed: int = 0,
     resamples: int = 10_000,
 ) -> Verdict:
     """Compare per-query values of test queries with those of the start and of the baseline.
 
-    `seed` and `resamples` are for the bootstrap intervals.
+    `system` names what was chosen; `seed` and `resamples` are for the bootstrap intervals.
 
     >>> verdict([0.1, 0.2, 0.1, 0.3], {"base": [0.5, 0.6, 0.6, 0.8]}).worse_than
     ('base',)
@@ -303,7 +307,7 @@ def verdict(
         mean, worse = float(difference.mean()), p.holm is not None and p.holm < level
         interval = bootstrap_interval(difference, samples=resamples, seed=seed)
         rows.append(Against(name, mean, p.holm, interval, worse and mean < 0))
-    return Verdict(len(values), tuple(rows))
+    return Verdict(system, len(values), tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -359,7 +363,9 @@ def settled(
     """
     yardsticks = dict.fromkeys((choice.start, choice.baseline, *also))
     others = {name: tested[name] for name in yardsticks if name != choice.chosen}
-    found = verdict(tested[choice.chosen], others, seed=seed, resamples=resamples)
+    found = verdict(
+        tested[choice.chosen], others, system=choice.chosen, seed=seed, resamples=resamples
+    )
     if not found.worse_than:
         return Settled(choice.chosen, choice, found)
     better = max(yardsticks, key=lambda name: float(np.mean(np.asarray(tested[name]))))

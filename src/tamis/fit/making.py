@@ -346,9 +346,9 @@ class Making:
 
     def pseudo_labelled(self, turn: Round) -> Path:
         """A cross-encoder on labels of the first stage; judgements play no part."""
-        seed = self.fitting.request.seed
+        seed, step = self.fitting.request.seed, CROSS if self.plan.has(CROSS) else UNJUDGED
         return self._trained(
-            UNJUDGED, lambda: pseudo_examples(self.log(), seed), self.start, CROSS, CROSS
+            UNJUDGED, lambda: pseudo_examples(self.log(), seed), self.start, CROSS, step
         )
 
     def cross_encoder(self, turn: Round) -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.evaluation import evaluate
-from tamis.fit.plan import LEAST_QUERIES, TUNED
+from tamis.fit.plan import CROSS_ENCODERS, LEAST_QUERIES, TUNED
 from tamis.fit.sieve import GIVEN, HYBRID
 from tamis.pipeline.hybrid import WORDS
 from tamis.pipeline.placing import below, interpolated
@@ -63,8 +63,8 @@ def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[
 
     The usual way stands before all: the hybrid, or without vectors the first model fused so that
     it counts PREFERRED. Then whatever was not trained, then all that one training made, alone or
-    fused with BM25 or a first stage of the user's own. `others` are first stages beside the one
-    whose candidates are scored; they stand alone.
+    fused with what `fused_with` says. `others` are first stages beside the one whose candidates
+    are scored; they stand alone.
 
     >>> [way.name for way in ways("BM25", ["start"])]
     ['BM25', 'start', 'start .25 + BM25', 'start .50 + BM25', 'start .75 + BM25']
@@ -82,15 +82,20 @@ def ways(first: str, models: Sequence[str], others: Sequence[str] = ()) -> list[
         simplicity = 1 + trainings.index(trained_as(model))
         found.append(Way(model, model, None, simplicity))
         for weight in WEIGHTS:
-            name = f"{model} {weight:.2f} + {fused_with(first)}".replace(" 0.", " .")
+            name = f"{model} {weight:.2f} + {fused_with(first, model)}".replace(" 0.", " .")
             preferred = model == models[0] and weight == PREFERRED and first != HYBRID
             found.append(Way(name, model, weight, 0 if preferred else simplicity))
     return found
 
 
-def fused_with(first: str) -> str:
-    """What models are fused with: of words and vectors the words, as models replace the vectors."""
-    return BM25 if first == HYBRID else first
+def fused_with(first: str, model: str) -> str:
+    """What a model is fused with: the first stage, but of a hybrid only BM25 where the model has
+    embeddings of its own, which would count twice; a cross-encoder has none.
+
+    >>> fused_with("hybrid", "tuned"), fused_with("hybrid", "cross-encoder")
+    ('BM25', 'hybrid')
+    """
+    return BM25 if first == HYBRID and model not in CROSS_ENCODERS else first
 
 
 def usual(found: Sequence[Way]) -> Way:
@@ -109,7 +114,8 @@ def ranked(way: Way, first: Run, scored: Mapping[str, Run]) -> Run:
     columns = {**run.extra, "model": own}
     before = Run(run.queries, run.docs, run.offsets, run.doc, run.extra["first"], columns)
     rows = before.extra["passage"] >= 0
-    beside = WORDS if way.weight and WORDS in before.extra else None
+    lexical = way.weight and way.model not in CROSS_ENCODERS
+    beside = WORDS if lexical and WORDS in before.extra else None
     mixed = interpolated(before, rows, before.extra["model"], way.weight, beside)
     score = below(before, rows, mixed)
     return Run(before.queries, before.docs, before.offsets, before.doc, score, before.extra)

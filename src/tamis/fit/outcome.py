@@ -6,15 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tamis import __version__
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate
 from tamis.fit.choosing import Chosen
+from tamis.fit.family import correct_by_family, family_of
 from tamis.fit.finding import Found
+from tamis.fit.guard import Verdict
 from tamis.fit.look import Parts, average_words
 from tamis.fit.options import BM25, START, Way, trained_as
-from tamis.fit.plan import CROSS, INFUSED, LEAST_QUERIES, Plan
+from tamis.fit.plan import CROSS, CROSS_ENCODERS, INFUSED, LEAST_QUERIES, Plan
 from tamis.fit.sieve import GIVEN, HYBRID, Pipeline
 from tamis.pipeline.hybrid import VECTORS
 from tamis.scorers.note import note_if_any
@@ -74,6 +76,8 @@ class Outcome:
     """The sieve."""
     candidates_run: str | None
     """The user's own first stage's results."""
+    family: Verdict | None = None
+    """The tests on test queries that p-values are corrected for, here and in all comparisons."""
 
     @classmethod
     def of(cls, fitting: Fitting, plan: Plan, found: Found, chosen: Chosen) -> Outcome:
@@ -86,8 +90,14 @@ class Outcome:
         if len(parts.test):
             measures = dict.fromkeys((request.measure, *MORE))
             evaluation = evaluate(parts.test, runs, list(measures))
-            bm25 = tuple(compare(evaluation, BM25))
-            start = tuple(compare(evaluation, START)) if START in runs else ()
+            bm25 = tuple(compare(evaluation, BM25, seed=request.seed))
+            start = tuple(compare(evaluation, START, seed=request.seed)) if START in runs else ()
+        family = family_of(
+            chosen.settled, evaluation, chosen.way.name, request.measure, request.seed
+        )
+        if family is not None:
+            bm25 = correct_by_family(bm25, family, request.measure)
+            start = correct_by_family(start, family, request.measure)
         verified, why = _verified(fitting, chosen)
         return cls(
             fitting.collection.name,
@@ -116,6 +126,7 @@ class Outcome:
             request.command,
             str(request.out),
             None if request.candidates is None else str(request.candidates),
+            family,
         )
 
     def record(self) -> dict[str, Any]:
@@ -194,7 +205,10 @@ def _pipeline(fitting: Fitting, found: Found, way: Way) -> Pipeline:
     depth, passages = fitting.request.depth, fitting.passages
     model = way.model is not None and way.model not in found.others
     vectors = VECTORS if stage == HYBRID else None
-    return Pipeline(stage or BM25, depth, model, way.weight, passages, vectors=vectors)
+    fused: Literal["lexical", "previous"] = "previous" if way.model in CROSS_ENCODERS else "lexical"
+    return Pipeline(
+        stage or BM25, depth, model, way.weight, passages, vectors=vectors, fused_score=fused
+    )
 
 
 def _row(

@@ -14,7 +14,7 @@ from tamis.evaluation.drawing import counted, shorten, signed
 from tamis.evaluation.report import framed, notes, origin, query_texts, single_queries
 from tamis.evaluation.report_subject import Subject, fact_list
 from tamis.evaluation.report_tables import p_text, summary
-from tamis.evaluation.significance import correct
+from tamis.fit.family import family_note
 from tamis.fit.guard import Against
 from tamis.fit.look import PARTED, SHARES
 from tamis.fit.options import BM25, START
@@ -56,6 +56,7 @@ def _tested(outcome: Outcome, document: Fetch | None) -> list[str]:
     return [
         "<main>",
         summary(shown),
+        f'<p class="note">{family_note(outcome.family, outcome.measure)}</p>',
         candidates(outcome, LEVEL),
         guarded(outcome),
         calibrated(outcome),
@@ -120,7 +121,7 @@ def _handed_over(outcome: Outcome) -> str:
     )
     if pipeline.interpolate is None:
         return f"{first}; {again}{by}."
-    rest = "BM25’s" if pipeline.first == HYBRID else "the first stage’s"
+    rest = "BM25’s" if pipeline.lexical_column else "the first stage’s"
     weight = f"its scores count {pipeline.interpolate:g}, {rest} the rest"
     return f"{first}; {again}{by}; {weight}."
 
@@ -138,6 +139,8 @@ def _verdict(outcome: Outcome) -> str:
         told.append("is the start itself")
     measure = escape(outcome.measure)
     corrected = f"; p is corrected by Holm for {len(found)} tests" if len(found) > 1 else ""
+    if _flattered(outcome) and found:
+        corrected = "; p is not corrected, as these are not the guard’s tests"
     said = " and ".join(filter(None, [", ".join(told[:-1]), *told[-1:]]))
     said = said or "was compared with nothing"
     tested = f"{queries:,} test {'query' if queries == 1 else 'queries'}"
@@ -145,21 +148,15 @@ def _verdict(outcome: Outcome) -> str:
 
 
 def _comparisons(outcome: Outcome, name: str) -> Sequence[Against]:
-    """What was handed over beside what it must not be below, as the guard tested it; where it
-    stands in for another, beside BM25 and the start.
+    """What was handed over beside what it must not be below, as it was tested; where it stands in
+    for another, beside BM25 and the start, which no test was planned for.
     """
-    settled = outcome.chosen.settled
-    if settled is not None and not settled.fell_back:
-        return settled.verdict.against
-    found = [
-        one
+    if outcome.family is not None and outcome.family.system == name:
+        return outcome.family.against
+    return [
+        Against(one.baseline, one.difference, one.t_test.raw, one.interval, False)
         for one in (*outcome.against_bm25, *outcome.against_start)
         if one.run == name and one.measure == parse_measure(outcome.measure)
-    ]
-    known = correct([one.t_test.raw for one in found])
-    return [
-        Against(one.baseline, one.difference, p.holm, one.interval, False)
-        for one, p in zip(found, known, strict=True)
     ]
 
 
@@ -222,7 +219,7 @@ def _subject(outcome: Outcome, names: Sequence[str], document: Fetch | None) -> 
     evaluation = _only(whole, [name for name in dict.fromkeys(names) if name in whole.runs])
     runs = {name: outcome.chosen.test_runs[name] for name in evaluation.runs}
     texts = query_texts(evaluation.queries, outcome.parts.queries, runs)
-    compared = [one for one in outcome.against_bm25 if one.run in runs]
+    compared = [o for o in outcome.against_bm25 if o.run in runs and o.t_test.holm is not None]
     baseline = BM25 if len(runs) > 1 else None
     excerpt = None if document is None else _excerpts(document, outcome.pipeline.passages)
     return Subject(evaluation, compared, outcome.parts.test, runs, texts, baseline, LEVEL, excerpt)

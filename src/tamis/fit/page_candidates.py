@@ -11,6 +11,7 @@ from tamis.evaluation.charts import whisker, whisker_scale
 from tamis.evaluation.drawing import signed
 from tamis.evaluation.report_subject import scrolling
 from tamis.evaluation.report_tables import p_value, shared_limits
+from tamis.fit.family import family_note
 from tamis.fit.options import POINTS, START, Way
 from tamis.fit.outcome import Outcome, Row
 
@@ -197,12 +198,12 @@ def _note(outcome: Outcome) -> str:
             "models that did not learn from them."
         )
     if outcome.evaluation is not None:
-        tests = outcome.against_bm25[0].tests if outcome.against_bm25 else 0
         told.append(
             f"Test: the mean over {len(outcome.evaluation.queries):,} other queries. A dot is the "
             "mean difference, its line the bootstrap interval, grey where it holds zero. "
-            "p is that of the paired t-test, two-sided; Holm’s is corrected for "
-            f"{tests} tests made together, every candidate by every measure."
+            "p is that of the paired t-test, two-sided, not corrected; Holm’s is corrected, and "
+            "only the tests that were made together have one."
         )
+        told.append(family_note(outcome.family, outcome.measure))
         told.append("Milliseconds include the first stage. What was not tested has a dash.")
     return f'<p class="note">{" ".join(told)}</p>'

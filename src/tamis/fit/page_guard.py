@@ -14,7 +14,7 @@ from tamis.fit.guard import LUCK, Against, Choice, Settled, Weighed
 from tamis.fit.options import PREFERRED, WEIGHTS, floors, fused_with
 from tamis.fit.outcome import Outcome
 from tamis.fit.page_charts import reliability_chart
-from tamis.fit.plan import TRAINED
+from tamis.fit.plan import CROSS_ENCODERS, TRAINED, UNJUDGED
 from tamis.fit.sieve import HYBRID
 
 
@@ -59,7 +59,11 @@ def _among(outcome: Outcome) -> str:
     found, used = outcome.found, dict.fromkeys(way.model for way in ways)
     models = [str(model) for model in used if model is not None and model not in found.others]
     stages = [way.name for way in ways if way.name == found.name or way.name in found.others]
-    first = escape(fused_with(found.name))
+    fused = dict.fromkeys(fused_with(found.name, model) for model in models)
+    crossed = [model for model in models if model in CROSS_ENCODERS]
+    first = escape(next(iter(fused), found.name))
+    if len(fused) > 1:
+        first += f" ({linked(crossed)} with {escape(found.name)})"
     weights = linked([f"{weight:.2f}".removeprefix("0") for weight in WEIGHTS])
     return (
         f"It chose among {len(ways)} ways to rank: {linked(stages)} alone, and {linked(models)}, "
@@ -69,7 +73,10 @@ def _among(outcome: Outcome) -> str:
 
 def _how(outcome: Outcome, choice: Choice) -> str:
     if not any(outcome.plan.has(name) for name in TRAINED):
-        held = "nothing was trained, so nothing had to be held out"
+        trained = (
+            "no model learnt from them" if outcome.plan.has(UNJUDGED) else "nothing was trained"
+        )
+        held = f"{trained}, so nothing had to be held out"
     elif outcome.plan.folds > 1:
         held = (
             f"each of {outcome.plan.folds} folds was ranked by models that were trained without it"

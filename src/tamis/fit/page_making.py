@@ -174,7 +174,7 @@ def _step_of(name: str, steps: Sequence[str]) -> str:
     ['first', 'tuned', '']
     """
     for beginning, step in BELONGS.items():
-        if name.startswith(beginning):
+        if name.startswith(beginning) and step in steps:
             return step
     bare = name.removeprefix("train ").removeprefix("label ") + " "
     return next((step for step in steps if bare.startswith(f"{step} ")), "")
@@ -184,7 +184,7 @@ def _times(outcome: Outcome) -> str:
     """The plan against the time taken, and every single thing that was timed."""
     taken: dict[str, float] = {}
     for name, seconds in outcome.seconds.items():
-        step = _step_of(name, [each.name for each in outcome.plan.steps])
+        step = _step_of(name, [each.name for each in outcome.plan.steps if each.planned])
         taken[step] = taken.get(step, 0.0) + seconds
     rows = []
     for each in outcome.plan.steps:

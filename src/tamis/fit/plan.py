@@ -18,6 +18,8 @@ from tamis.types.pipeline import score_texts
 TUNED, CROSS, DISTILLED, INFUSED = "tuned", "cross-encoder", "distilled", "infused"
 CURVE, LINE, UNJUDGED = "curve", "line", "pseudo-labelled"
 TRAINED = (TUNED, CROSS, DISTILLED, INFUSED)
+CROSS_ENCODERS = (CROSS, UNJUDGED, INFUSED)
+"""The models that read query and text together, whatever the base is."""
 SHARES = (0.25, 0.5)
 """Of the queries that are learnt from, for points of the learning curve before the last."""
 DRAWN, LEAST_DRAWN = 100, 10
@@ -42,7 +44,9 @@ HELD_OUT = 1 / 3
 """The share of the judged queries that is held out, where one part is."""
 MOST_PAIRS = 8_000
 """How many texts a cross-encoder learns from: 250 steps of 16 pairs."""
-LEAST_LEARNT = {TUNED: 320, DISTILLED: 1_000, CROSS: MOST_PAIRS, INFUSED: 3_000}
+LEAST_LEARNT = {
+    TUNED: 320, DISTILLED: 1_000, CROSS: MOST_PAIRS, UNJUDGED: MOST_PAIRS, INFUSED: 3_000
+}  # fmt: skip
 """How many texts a training sees at least: fewer are not worth the evaluation of the model, least
 of all where it has to learn what a pair is (docs/explanation/training.md)."""
 LEAST_READ = 80
@@ -51,7 +55,7 @@ LISTED = RECIPES["query-encoder"].list_size or 0
 """How many documents a query is set against then: their vectors may have to be made."""
 SCORED = 0.6
 """The share of the time in which candidates may be scored with the base, where some are trained."""
-SHARE = {TUNED: 0.8, DISTILLED: 0.6, CROSS: 0.8, INFUSED: 0.8}
+SHARE = {TUNED: 0.8, DISTILLED: 0.6, CROSS: 0.8, UNJUDGED: 0.8, INFUSED: 0.8}
 """The share of the time left that a training, and scoring with what came of it, may take."""
 
 
@@ -148,13 +152,19 @@ class Sizes:
         """Whether the base only learns to read queries: then documents keep their vectors."""
         return self.kind == "bi-encoder"
 
+    @property
+    def pairs_a_query(self) -> float:
+        """How many texts a cross-encoder runs for a query: every candidate, anew each time."""
+        return self.depth * self.passages
+
     def texts_a_query(self, compared: int) -> float:
-        """How many texts are run for a query; a bi-encoder runs those that several share once."""
-        pairs = self.depth * self.passages
+        """How many texts the base runs for a query; a bi-encoder runs those that several share
+        once.
+        """
         if self.kind != "bi-encoder":
-            return pairs
+            return self.pairs_a_query
         asked = max(1, min(self.test, ENOUGH), compared)
-        return 1 + min(pairs, self.documents * self.passages / asked)
+        return 1 + min(self.pairs_a_query, self.documents * self.passages / asked)
 
 
 class Planner:
@@ -218,14 +228,16 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
         planner.steps.append(Step("start", what, least, planned=False))
     if not sizes.kind or planner.steps[-1].name == "start":
         return Plan(tuple(planner.steps), folds, sizes.learn, sizes.test, pace)
-    asked = (choosing + testing) * a_query
+    pair = pace + (sizes.asking if sizes.reads else 0.0)  # a cross-encoder reads the query as well
     planner.must(Step("start", what, (choosing + testing) * first, size=testing))
     for name, what, rounds in _trainings(sizes, folds):
         reads = sizes.reads and name in (TUNED, DISTILLED)
-        each = sizes.asking if reads else a_query
+        crosses = name in CROSS_ENCODERS
+        each = sizes.asking if reads else sizes.pairs_a_query * pair if crosses else a_query
         scored = (choosing + testing) * each
         scored += choosing * each if name == TUNED else 0.0  # half tuned is not tested
-        a_text = (READING * sizes.asking if reads else TRAINING * pace) * rounds
+        text = TRAINING * (pair if crosses else pace)
+        a_text = (READING * sizes.asking if reads else text) * rounds
         if reads and not known and name == TUNED:  # what is compared on has been encoded before
             new = max(0, sizes.learn - choosing) / max(1, sizes.learn)
             a_text += new * min(LISTED, sizes.depth) * sizes.passages * pace
@@ -245,7 +257,7 @@ def _planned(sizes: Sizes, folds: int, compared: int, pace: float, planner: Plan
             if curve := _curve(sizes, size, folds, choosing * each, a_text, planner.left):
                 planner.may(curve)
         if name == CROSS:
-            planner.may(Step(UNJUDGED, "the same before it saw judgements", asked))
+            planner.may(Step(UNJUDGED, "the same before it saw judgements", scored))
     return Plan(tuple(planner.steps), folds, choosing, testing, pace)
 
 
@@ -294,10 +306,11 @@ LEAST_QUERIES = 10
 
 def _trainings(sizes: Sizes, folds: int) -> list[tuple[str, str, int]]:
     """What may be trained: name, what it is, how many trainings: to be compared, and at last on
-    all judged queries.
+    all judged queries. Without folds judgements only compare, and pseudo-labels need none.
     """
     if not folds:
-        return []
+        what = "a cross-encoder trained on labels of the first stage"
+        return [(UNJUDGED, what, 1)] if sizes.learn and sizes.log >= PSEUDO else []
     learns = "the base, reading queries," if sizes.reads else "the base,"
     found = [(TUNED, f"{learns} trained on judgements", folds + 1)]
     if sizes.teacher:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from tamis.collection.opening import read_queries
 from tamis.fit.calibrate import Calibration
@@ -52,12 +52,20 @@ class Pipeline:
     model: bool
     """Whether documents are re-ranked, or at least scored to tell how sure an answer is."""
     interpolate: float | None = None
-    """How much the model counts beside BM25, or a first stage of the user's own; 0 where it only
-    tells that, and the first stage's order stays."""
+    """How much the model counts beside what it is fused with; 0 where it only tells that, and the
+    first stage's order stays."""
     passages: str = "whole"
     aggregate: str = "max"
     vectors: float | None = None
     """How much vectors count in a hybrid."""
+    fused_score: Literal["lexical", "previous"] = "lexical"
+    """Which score of a hybrid the model is fused with: BM25's, or the hybrid's own."""
+
+    @property
+    def lexical_column(self) -> str | None:
+        """The column that has the score the model is fused with, if that is not the run's own."""
+        lexical = self.first == HYBRID and self.fused_score == "lexical"
+        return WORDS if self.interpolate and lexical else None
 
     def spec(self) -> Spec:
         """Plain JSON."""
@@ -126,7 +134,7 @@ class Sieve:
             interpolate=how.interpolate,
             missing="skip",
             model=MODEL,
-            beside=WORDS if how.interpolate and how.first == HYBRID else None,
+            beside=how.lexical_column,
         )
 
     @cached_property

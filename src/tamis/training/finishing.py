@@ -41,8 +41,8 @@ class Trained:
 def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Trained:
     """Write the model folder and remove what was kept on the way."""
     job = learner.job
-    best = history.best()
-    kept = best.step if best and job.recipe.keep == "best" else history.step
+    best = history.best() if job.selects and job.recipe.keep == "best" else None
+    kept = best.step if best else history.step
     facts = _facts(learner, history, kept)
     if learner.accelerator.is_main_process:
         with new_folder(job.out, force=force) as part:
@@ -111,7 +111,8 @@ def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
     }
     if job.validation:
         values = {str(check.step): round(check.value, 4) for check in history.checks}
-        found["validation"] = {"measure": job.validation.measure, "after steps": values}
+        found["validation"] = {"measure": job.validation.measure, "after steps": values,
+                               "selects": job.selects and job.recipe.keep == "best"}  # fmt: skip
     return found
 
 

@@ -58,6 +58,11 @@ class Job:
     texts: Remembering | None = None
     """Who knows vectors that the base gives to texts, where it only learns to read queries."""
 
+    @property
+    def selects(self) -> bool:
+        """Whether validations select the state that is kept."""
+        return self.validation is not None and self.validation.selects
+
 
 @dataclass(eq=False)
 class Learner:
@@ -270,7 +275,7 @@ class Learner:
 
     def is_patience_over(self, history: History) -> bool:
         """Whether the validations since the best are as many as the recipe bears."""
-        patience = self.job.recipe.patience
+        patience = self.job.recipe.patience if self.job.selects else None
         return patience is not None and history.since_best() >= patience
 
     def told(self, history: History) -> str:

@@ -32,6 +32,8 @@ POINTWISE: tuple[Loss, ...] = ("softmax", "bce", "target-words", "squared")
 """The losses of one row; the others compare the rows of a group."""
 
 BY_HAND = "set by hand"
+MAX_FALLING_EPOCHS = 32
+"""Mokrii, section 4: good performance with 32 queries takes 16 to 32 epochs, more may overfit."""
 MARGINS: tuple[Loss, ...] = ("margin", "listwise-hinge")
 """The losses that have a margin."""
 
@@ -67,7 +69,8 @@ class Recipe:
     """How many tokens go through the model at a time: memory and speed, never the result."""
     epochs: float | None = None
     epoch_rule: Literal["fixed", "falling"] = "fixed"
-    """`falling`: the epochs are those at 32 queries and fall with the root of their number."""
+    """`falling`: the epochs are those at 32 queries and fall with the root of their number; with
+    fewer queries they are at most MAX_FALLING_EPOCHS."""
     steps: int | None = None
     """Given in place of epochs."""
     optimizer: Literal["adamw", "adafactor"] = "adamw"
@@ -100,6 +103,7 @@ class Recipe:
     fixed_documents: bool = False
     """Whether a bi-encoder only learns to read queries, and texts keep the base's vectors."""
     keep: Literal["best", "last"] = "best"
+    """Which state; the last in any case where the validation examples have pseudo-labels."""
     validate_every: int | None = None
     """In steps; None is once an epoch, and five times in all at least."""
     patience: int | None = None
@@ -137,11 +141,12 @@ class Recipe:
 
         >>> few = Recipe("few", epochs=32, epoch_rule="falling")
         >>> [few.epochs_for(queries) for queries in (8, 32, 128, 1000, 10_000, 100_000)]
-        [64, 32, 16, 6, 2, 1]
+        [32, 32, 16, 6, 2, 1]
         """
         if self.epochs is None or self.epoch_rule == "fixed":
             return self.epochs
-        return max(1, round(self.epochs * math.sqrt(32 / max(1, queries))))
+        most = max(MAX_FALLING_EPOCHS, self.epochs)
+        return max(1, min(most, round(self.epochs * math.sqrt(32 / max(1, queries)))))
 
     def total_steps(self, in_epoch: int, queries: int) -> int:
         """How many steps the whole training has: those said, or the epochs' worth of them."""

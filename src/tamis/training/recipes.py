@@ -2,8 +2,8 @@
 
 A paper is cited by its first author (docs/explanation/papers.md) and section; "ours" stands where
 it is silent, with the reason. The `-small` siblings are sized for two cores of a laptop: a MiniLM
-of six layers learns from 13 to 25 texts a second there and a small T5 from six, so that an hour is
-some 50,000 and 20,000 texts.
+of six layers learns from 13 to 25 texts a second there and a FLAN-T5-small derivative distilled for
+writing titles from six, so that an hour is some 50,000 and 20,000 texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ __all__ = ["CHAINS", "RECIPES", "WORD_PAIRS", "Recipe", "resolve"]
 NO_CLIP = (None, "ours: Adafactor bounds its own updates")
 NO_DROPOUT = (0.0, "ours: in so few steps noise costs more than it protects from")
 SHORT = (256, "ours: half the tokens, half the time; passages of 100 words still fit")
-BEST = ("best", "ours: a short training is stopped where it is best")
+BEST = (
+    "best",
+    "ours: a short training is stopped where it is best; the last state where pseudo-labels are "
+    "held out, as the best would be the one most like BM25",
+)
 LAST = ("last", "ours: the paper names no validation")
 TWO_WORDS = ("words", "ours: all of the few steps go to the two words that rank")
 TO_ZERO = ("linear", "ours: a short training ends better at a small rate")
@@ -84,7 +88,10 @@ MONOBERT = Recipe.of(
     sampler=("pairs", "Mokrii, section 4: one pair a query an epoch"),
     batch=(16, "Mokrii, section 4; pairs, as its toolkit counts them"),
     epochs=(32, "Mokrii, section 4: 32 epochs for 32 queries"),
-    epoch_rule=("falling", "ours: the paper lets them fall and does not say how"),
+    epoch_rule=(
+        "falling",
+        "Mokrii, section 4: they start at 32 and fall; ours: with the root of the queries",
+    ),
     optimizer=("adamw", "Mokrii, section 4"),
     rate=(2e-5, "Mokrii, section 4"),
     head_rate=(2e-4, "Mokrii, section 4"),
@@ -118,6 +125,12 @@ DOCRANK = Recipe.of(
     "docrank",
     loss=("bce", "Rudra, section 4.1"),
     scale=("probability", "Rudra, section 3.2: the output is a probability"),
+    sampler=(
+        "balanced",
+        "Rudra, section 3.3: as many non-relevant pairs as relevant ones, drawn at random; said of "
+        "QA-DocRank, and section 4.1 trains Doc-Labelled by the same design. Ours: drawn anew "
+        "every epoch",
+    ),
     batch=(16, "Rudra, section 4.1"),
     epochs=(3, "ours: the paper names none"),
     rate=(1e-5, "Rudra, section 4.1"),

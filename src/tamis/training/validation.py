@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
-from tamis.labels.examples import KINDS, Examples
+from tamis.labels.examples import KINDS, SOURCES, Examples
 from tamis.splits import split
 from tamis.types import Ids, Qrels, Queries, Run
 
@@ -48,6 +48,13 @@ class Validation:
         rows, groups = _names(examples)
         qrels = Qrels.of_rows(groups, rows, examples.group, _numbered(len(examples)), grades)
         return cls(examples, qrels, measure or ("nDCG@10" if graded else "RR@10"))
+
+    @property
+    def selects(self) -> bool:
+        """Whether a state may be selected by it: held-out pseudo-labels only tell how well BM25
+        is imitated.
+        """
+        return not (self.examples.source == SOURCES.index("pseudo")).any()
 
     def value(self, scores: NDArray[np.float32]) -> float:
         """The mean measure when rows are ranked by these scores."""
