@@ -52,7 +52,7 @@ def size(text: str) -> int:
     >>> size("2GB"), size("1500000")
     (2000000000, 1500000)
     """
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    match = re.fullmatch(r"([0-9.]++)\s*+([kmgt]?)(i?)b?", text.strip().lower())
     try:
         number = float(match[1]) if match else None
     except ValueError:

@@ -53,7 +53,7 @@ def seconds(text: str) -> float:
     >>> seconds("200ms"), seconds("1.5 s"), seconds("2")
     (0.2, 1.5, 2.0)
     """
-    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(ms|s)?\s*", text.lower())
+    match = re.fullmatch(r"(\d++(?:\.\d*+)?|\.\d++)\s*+(ms|s)?", text.strip().lower())
     found = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else 0.0
     if found <= 0:
         raise typer.BadParameter(f"{text!r} is no length of time; write 200ms or 1.5s")

@@ -32,7 +32,7 @@ def seconds(text: str) -> float:
     (1200.0, 5400.0, 90.0, 5400.0)
     """
     plain = re.sub(r"\s+", "", text.lower())
-    parts = re.findall(r"(\d+\.?\d*|\.\d+)(h|min|m|s)", plain)
+    parts = re.findall(r"(\d{1,9}+(?:\.\d{0,9}+)?+|\.\d{1,9}+)(h|min|m|s)", plain)
     found = sum(float(number) * UNITS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != plain or found <= 0:
         raise typer.BadParameter(f"{text!r} is no length of time; write 20m, 1h30m or 90s")

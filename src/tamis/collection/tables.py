@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -141,8 +142,8 @@ def _rows_of_cells(
 def _check_header(path: Path, header: list[str], columns: Columns) -> None:
     if not header:
         raise InputError(f"{path} is empty", hint="the first line names the columns")
-    for name in header:
-        if header.count(name) > 1:
+    for name, count in Counter(header).items():
+        if count > 1:
             raise LineError(path, 1, f"column {name!r} occurs twice", hint="rename one of them")
     _check_named(path, header, columns)
 
