@@ -21,6 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis.errors import DamagedError, OutputError
+from tamis.terminal import visible
 
 BLOCK = 1 << 20
 """How many bytes one checksum covers."""
@@ -268,7 +269,8 @@ class Progress:
             self._show(now - self._start)
 
     def _show(self, elapsed: float) -> None:
-        line = f"{self.what}: {describe_progress(self.done, self.total, elapsed, self.unit)}"
+        progress = describe_progress(self.done, self.total, elapsed, self.unit)
+        line = visible(f"{self.what}: {progress}")
         if self._live:
             width = shutil.get_terminal_size().columns - 1
             print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)

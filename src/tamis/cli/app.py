@@ -27,6 +27,7 @@ from tamis.cli import (
     train,
     tune,
 )
+from tamis.cli.common import say
 from tamis.errors import TamisError
 
 app = typer.Typer(
@@ -110,9 +111,9 @@ _HINTS = {
 
 
 def _say(problem: str, hint: str, code: int) -> int:
-    print(f"error: {_one_line(problem)}", file=sys.stderr)
+    say(f"error: {_one_line(problem)}")
     if hint:
-        print(f"hint: {_one_line(hint)}", file=sys.stderr)
+        say(f"hint: {_one_line(hint)}")
     return code
 
 

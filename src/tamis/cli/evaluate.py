@@ -11,6 +11,7 @@ import typer
 
 from tamis.cli.common import STDIO, Force, Json, OnError, reading, say, show, show_json, writing_to
 from tamis.errors import InputError
+from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from tamis.collection.base import Faults
@@ -91,9 +92,11 @@ def evaluate(
     if json:
         show_json({**ev.as_json(done, compared, level), "agreement": agreed})
     elif latex:
-        print("\n".join([ev.latex(done, compared, level), *[one.latex() for one in further]]))
+        tables = [ev.latex(done, compared, level), *[one.latex() for one in further]]
+        print(visible("\n".join(tables)))
     elif markdown:
-        print("\n".join([ev.markdown(done, compared, level), *[one.markdown() for one in further]]))
+        tables = [ev.markdown(done, compared, level), *[one.markdown() for one in further]]
+        print(visible("\n".join(tables)))
     elif per_query != STDIO:  # else stdout is for the values
         show(ev.rich_table(done, compared, level), *ev.footnotes(done, compared, level))
         show(*[one.rich() for one in further])
