@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import TextType
 
+    from tamis.collection.base import Faults
+
 STDIO = "-"
 
 OnError = Annotated[
@@ -107,6 +109,16 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
 def say(words: str) -> None:
     """Words for the person, on stderr."""
     print(visible(words), file=sys.stderr)
+
+
+def say_faults(faults: Faults) -> None:
+    """Say how many bad lines were skipped, which documents are empty, which files are left out."""
+    from tamis.collection.notes import counted
+
+    if faults.count:
+        say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
+    for note in faults.notes():
+        say(f"warning: {note}")
 
 
 def console(*, stderr: bool = False, width: int = 200) -> Console:

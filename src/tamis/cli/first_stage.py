@@ -18,6 +18,7 @@ from tamis.cli.common import (
     TitleColumn,
     reading,
     say,
+    say_faults,
     writing_to,
 )
 from tamis.cli.dense import (
@@ -139,12 +140,14 @@ def index(
     if merge:
         made.merge(bytes_)
     _compile_kernels(made)
-    if opened is not None and opened.faults.count:
-        bad = counted(opened.faults.count, "bad line")
-        say(f"warning: {bad} skipped, first: {opened.faults.first[0]}")
+    if opened is not None:
+        say_faults(opened.faults)
+    empty = made.documents_without_terms
+    without = f" ({empty:,} without a term)" if empty else ""
     say(
-        f"{output}: {counted(made.documents, 'document')}, {counted(made.total_terms, 'term')} "
-        f"({made.distinct_terms:,} distinct), {counted(len(made.snapshot.segments), 'segment')}"
+        f"{output}: {counted(made.documents, 'document')}{without}, "
+        f"{counted(made.total_terms, 'term')} ({made.distinct_terms:,} distinct), "
+        f"{counted(len(made.snapshot.segments), 'segment')}"
     )
 
 

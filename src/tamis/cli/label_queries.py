@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tamis.cli.common import say
+from tamis.cli.common import say, say_faults
 from tamis.cli.label_inputs import TEST, Given, open_given
-from tamis.cli.rerank_inputs import read_run_file, say_faults
+from tamis.cli.rerank_inputs import read_run_file
 from tamis.errors import InputError
 
 if TYPE_CHECKING:

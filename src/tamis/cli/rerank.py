@@ -21,6 +21,7 @@ from tamis.cli.common import (
     TextColumn,
     TitleColumn,
     say,
+    say_faults,
     show_facts,
     show_json,
     writing_to,
@@ -30,7 +31,6 @@ from tamis.cli.rerank_inputs import (
     check_output,
     open_documents,
     read_run_file,
-    say_faults,
     score_cache,
     with_texts,
 )

@@ -103,4 +103,6 @@ def described(folder: Path) -> dict[str, Any]:
     more = ("threshold on test queries", "labels", "cut", "versions", "seed", "command")
     found = {name: note[name] for name in (*kept, *more) if note.get(name) not in (None, {}, "")}
     found.get("threshold on test queries", {}).pop("reliability", None)
-    return {"kind": "sieve", **found}
+    counts = ("documents", "documents without a term", "files left out")
+    there = {name: note["look"][name] for name in counts if name in note.get("look", {})}
+    return {"kind": "sieve", **found, **there}

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tamis.cli.common import Force, Json, OnError, QueriesFile, say, show, show_facts, show_json
+from tamis.cli.common import (
+    Force,
+    Json,
+    OnError,
+    QueriesFile,
+    say,
+    say_faults,
+    show,
+    show_facts,
+    show_json,
+)
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -120,7 +130,6 @@ def train(
     --recipe monobert-pairwise-small -o my-model --max-time 20m
     """
     from tamis.cli.label_queries import open_to_label
-    from tamis.cli.rerank_inputs import say_faults
     from tamis.labels import read_examples
     from tamis.pipeline.library import library
     from tamis.training.loop import Job

@@ -44,8 +44,6 @@ class Unreadable(Exception):
 def read_text(path: Path) -> TitleAndText:
     """The title of a file, empty where it has none, and its text."""
     title, text = KINDS[path.suffix.lower()](path)
-    if not text.strip():
-        raise Unreadable(1, "there is no text in the file", "remove the file, or fill it")
     return " ".join(title.split()), text
 
 
@@ -229,8 +227,6 @@ def _pdf(path: Path) -> TitleAndText:
         logger.disabled = was_disabled
     text = "\n\n".join(page for page in pages if page.strip())
     text = text.encode(errors="replace").decode()
-    if not text.strip():
-        raise Unreadable(1, "no text in this PDF", "a scan needs text recognition (OCR) first")
     first = text.strip().partition("\n")[0]
     return title or (first if len(first) <= LONGEST_TITLE else ""), text
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tamis.collection.base import Faults
-from tamis.collection.checks import is_blank
+from tamis.collection.base import Faults, is_blank
 from tamis.collection.lines import numbered_lines, writing
 from tamis.collection.notes import Notes
 from tamis.errors import LineError
