@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,7 +32,14 @@ from tamis.cli.dense import (
     open_encoder,
     search_saying,
 )
-from tamis.cli.sieves import is_sieve, opened_sieve, say_what_was_tested, show_sieve_hits
+from tamis.cli.sieves import (
+    is_searchable,
+    is_sieve,
+    opened_sieve,
+    say_what_was_tested,
+    show_sieve_hits,
+)
+from tamis.errors import InputError
 
 if TYPE_CHECKING:
     from tamis.search import Index
@@ -211,6 +219,7 @@ def search(
     """
     from tamis.search import Index, chosen_source
 
+    _refuse_mistaken(folder, queries, output)
     if is_sieve(folder):
         if ranking or model or rm3 or any((k1, b, mu, terms, documents, weight)):
             raise typer.BadParameter("a sieve knows how it ranks: leave --ranking and the like out")
@@ -240,6 +249,24 @@ def search(
         show_hits(opened, source, queries, top or 10, json)
         return
     _search_all(source, queries, output, top, search_field, pass_on, on_error, force)
+
+
+def _refuse_mistaken(folder: Path, words: str, output: str | None) -> None:
+    """Refuse words in place of the folder, and a file in place of words."""
+    from tamis.collection.opening import is_id
+
+    if is_searchable(words) and not is_searchable(folder):
+        raise InputError(
+            f"{folder} is no index and no sieve, but {words} is",
+            hint=f"the folder comes first: {shlex.join(['tamis', 'search', words, str(folder)])}",
+        )
+    if output is None and (is_id(words) or Path(words).is_file()):
+        command = shlex.join(["tamis", "search", str(folder), words])
+        raise InputError(
+            f"{words} is {'a collection' if is_id(words) else 'a file'}, not words to search for",
+            hint=f"search all its queries into a run: {command} -o run.trec; for the words "
+            f"themselves put a blank before them: ' {words}'",
+        )
 
 
 def _search_all(

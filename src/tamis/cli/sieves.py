@@ -15,11 +15,21 @@ if TYPE_CHECKING:
 
 def is_sieve(folder: str | Path) -> bool:
     """Whether a folder is a sieve."""
+    return _kind_of(folder) == "sieve"
+
+
+def is_searchable(folder: str | Path) -> bool:
+    """Whether a folder is a sieve or an index."""
+    return _kind_of(folder) in ("sieve", "index")
+
+
+def _kind_of(folder: str | Path) -> str | None:
+    """The kind of a folder that tamis wrote; None of anything else."""
     from tamis.manifest import read_manifest
 
     path = Path(folder)
     note = read_manifest(path) if path.is_dir() else None
-    return note is not None and note["kind"] == "sieve"
+    return None if note is None else str(note["kind"])
 
 
 def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:

@@ -28,6 +28,7 @@ LONGEST_CELL = 1 << 28
 ROWS = 4096
 """How many rows of a Parquet file are in memory at a time."""
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+DELIMITER_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
 DOCUMENT_NAMES = ("id", "title", "text")
 QUERY_NAMES = ("id", "text")
 
@@ -97,6 +98,7 @@ def read_csv(
     lines = numbered_whole_lines(path, faults)
     rows = _rows_of_cells(path, lines, delimiter, faults)
     _, header = next(rows, (1, []))
+    _refuse_other_delimiter(path, header, delimiter)
     _check_header(path, header, columns)
     for number, cells in rows:
         if len(cells) == len(header):
@@ -137,6 +139,26 @@ def _rows_of_cells(
             continue
         if cells:
             yield begin, cells
+
+
+def _refuse_other_delimiter(path: Path, header: list[str], delimiter: str) -> None:
+    """Refuse a header of one cell that another delimiter would make several."""
+    for other, name in DELIMITER_NAMES.items():
+        if len(header) == 1 and other != delimiter and other in header[0]:
+            raise LineError(
+                path,
+                1,
+                f"{name} between the columns, not {DELIMITER_NAMES[delimiter]}: {header[0][:60]!r}",
+                hint=delimiter_hint(other),
+            )
+
+
+def delimiter_hint(delimiter: str) -> str:
+    """What to do with a table whose columns are separated by this."""
+    formats = {character: format for format, character in DELIMITERS.items()}
+    if delimiter in formats:
+        return f"say --format {formats[delimiter]}"
+    return "save it with commas (CSV) or tabs (TSV) between the columns"
 
 
 def _check_header(path: Path, header: list[str], columns: Columns) -> None:
