@@ -11,7 +11,7 @@ import tamis
 
 SOURCE = Path(tamis.__file__).parent
 ROOMS = """
-errors terminal _jit types durable manifest evaluation text collection splits search scorers
+errors terminal cores _jit types durable manifest evaluation text collection splits search scorers
 pipeline models labels training rankers tasks explain fit studies adapters serve cli testing
 """.split()
 
