@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cascade_orders import measure_orders, quality, setting
-from tamis.errors import require
 from tamis.pipeline.cascade import calibrate, cascade
 
 AGREEMENTS = (0.8, 0.9, 0.95, 0.98)
@@ -76,9 +75,11 @@ def show(curves: dict[str, list[dict[str, Any]]]) -> None:
 
 def draw(curves: dict[str, list[dict[str, Any]]], picture: Path) -> None:
     """Agreement over speed."""
-    matplotlib = require("matplotlib")
+    import matplotlib
+
     matplotlib.use("svg")
-    plt = require("matplotlib.pyplot")
+    import matplotlib.pyplot as plt
+
     figure, axes = plt.subplots(figsize=(7, 4.4))
     for name, points in curves.items():
         style = {"linewidth": 2.4, "color": "black"} if name == "cascade" else {"linewidth": 1}

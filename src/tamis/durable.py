@@ -24,6 +24,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis.errors import DamagedError, InputError, OutputError
+from tamis.terminal import visible
 
 BLOCK = 1 << 20
 """How many bytes one checksum covers."""
@@ -361,7 +362,8 @@ class Progress:
             self._show(now - self._start)
 
     def _show(self, elapsed: float) -> None:
-        line = f"{self.what}: {describe_progress(self.done, self.total, elapsed, self.unit)}"
+        progress = describe_progress(self.done, self.total, elapsed, self.unit)
+        line = visible(f"{self.what}: {progress}")
         if self._live:
             width = shutil.get_terminal_size().columns - 1
             print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
@@ -411,7 +413,7 @@ def parse_time(text: str, unit: Literal["s", "m"]) -> float:
     """
     compact = re.sub(r"\s+", "", text.lower())
     compact += unit if compact[-1:].isdecimal() or compact[-1:] == "." else ""
-    parts = re.findall(r"([0-9]+\.?[0-9]*|\.[0-9]+)(h|min|ms|m|s)", compact)
+    parts = re.findall(r"([0-9]{1,9}+(?:\.[0-9]{0,9}+)?+|\.[0-9]{1,9}+)(h|min|ms|m|s)", compact)
     seconds = math.fsum(float(number) * UNITS[name] for number, name in parts)
     if "".join(number + name for number, name in parts) != compact or not 0 < seconds < math.inf:
         raise InputError(f"{text!r} is not a length of time", hint="write 20m, 1h30m, 90s or 200ms")

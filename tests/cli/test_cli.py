@@ -185,8 +185,10 @@ def test_skipping_counts_and_reports(files: Path, capsys: pytest.CaptureFixture[
     Path("mixed.jsonl").write_text('{"id": "d1", "text": "a"}\n{"id": \n{"id": "d2", "text": ""}\n')
     assert run(["info", "mixed.jsonl", "--on-error", "skip", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["bad lines skipped"] == 2
-    assert found["documents"]["count"] == 1
+    assert found["bad lines skipped"] == 1
+    assert found["documents"]["count"] == 2
+    assert found["documents"]["without text"] == 1
+    assert any("d2" in warning for warning in found["warnings"])
 
 
 @pytest.mark.parametrize("line", ["q1 Q0 d1 3 1 a", "q1 Q0 d9 3 nan a", "q1 Q0 d9 3"])

@@ -36,8 +36,6 @@ JSON_FAULTS = [
     (b'{"id": 1.5, "text": "two"}\n', "the id in 'id' is 1.5"),
     (b'{"id": true, "text": "two"}\n', "the id in 'id' is true or false"),
     (b'{"id": "d2", "text": ["two"]}\n', "the text in 'text' is a list"),
-    (b'{"id": "d2", "text": " ", "title": ""}\n', "document 'd2' is empty"),
-    (b'{"id": "d2", "text": null}\n', "document 'd2' is empty"),
 ]
 
 
@@ -86,7 +84,6 @@ CSV_FAULTS = [
     ('d2,"two\n', 3, "not a row of cells"),
     (",two\n", 3, "the document's id is empty"),
     ("d1,two\n", 3, "document id 'd1' occurs a second time"),
-    ("d2,\n", 3, "document 'd2' is empty"),
     ('d2,"two\nlines"\nd2,again\n', 5, "document id 'd2' occurs a second time"),
 ]
 
@@ -163,7 +160,6 @@ TREC_FAULTS = [
     ("<DOC>\n<DOCNO>d2</DOCNO>\n", 4, "<DOC> has no </DOC>"),
     ("stray\n", 4, "words outside <DOC>: 'stray'"),
     ("<DOC><DOCNO>d1</DOCNO>x</DOC>\n", 4, "document id 'd1' occurs a second time"),
-    ("<DOC><DOCNO> d2 </DOCNO></DOC>\n", 4, "document 'd2' is empty"),
     ("<DOC><DOCNO></DOCNO>x</DOC>\n", 4, "the document's id is empty"),
     ("<DOC>\n<DOC><DOCNO>d3</DOCNO>x</DOC>\n", 4, "<DOC> has no </DOC>"),
 ]

@@ -78,7 +78,7 @@ def test_a_folder_is_read_by_path(tmp_path: Path) -> None:
     documents = documents_of(tmp_path)
     assert [document.id for document in documents] == ["a.rst", "a/deep/y.HTML", "a/z.md", "b.txt"]
     assert list(documents) == list(documents)
-    assert documents.left_out == Counter({".jpg": 2, ".xlsx": 1, "without a suffix": 1})
+    assert documents.faults.left_out == Counter({".jpg": 2, ".xlsx": 1, "without a suffix": 1})
     assert list(documents)[2] == Document("a/z.md", "# Zeta\n\ntext", "Zeta")
 
 
@@ -93,7 +93,7 @@ def test_links(tmp_path: Path) -> None:
     (root / "gone.txt").symlink_to(root / "nothing.txt")
     documents = documents_of(root)
     assert [document.id for document in documents] == ["linked.txt"]
-    assert documents.left_out == Counter({"symbolic link": 4})
+    assert documents.faults.left_out == Counter({"symbolic link": 4})
 
 
 def test_one_file(tmp_path: Path) -> None:
@@ -259,10 +259,6 @@ def test_a_pdf_without_a_title(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "line", "problem"),
     [
-        ("a.txt", b"", 1, "there is no text in the file"),
-        ("a.md", b"---\ntitle: x\n---\n \n", 1, "there is no text in the file"),
-        ("a.html", b"<title>x</title><script>x</script>", 1, "there is no text in the file"),
-        ("a.pdf", b"", 1, "there is no text in the file"),
         ("a.txt", b"one\ntwo\nK\xf6rner", 3, "byte 0xf6 is not UTF-8"),
         ("a.html", b"<p>K\xf6rner", 1, "byte 0xf6 is not UTF-8"),
         ("a.html", b"\n<meta charset=martian>", 2, "unknown encoding 'martian'"),
@@ -279,11 +275,30 @@ def test_faults(tmp_path: Path, name: str, content: bytes, line: int, problem: s
 
 
 def test_faults_can_be_skipped(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", "")
+    (tmp_path / "a.txt").write_bytes(b"K\xf6rner")
     write(tmp_path / "b.txt", "good")
     documents = documents_of(tmp_path, skip=True)
     assert [document.id for document in documents] == ["b.txt"]
     assert documents.faults.count == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "title", "empty"),
+    [
+        ("a.txt", b"", "", 1),
+        ("a.pdf", b"", "", 1),
+        ("a.md", b"---\ntitle: x\n---\n \n", "x", 0),
+        ("a.html", b"<title>x</title><script>x</script>", "x", 0),
+    ],
+)
+def test_a_file_without_text_is_kept(
+    name: str, content: bytes, title: str, empty: int, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    documents = documents_of(tmp_path)
+    [document] = documents
+    assert (document.title, document.text.strip()) == (title, "")
+    assert documents.faults.empty == empty
 
 
 def test_a_scan(tmp_path: Path) -> None:
@@ -291,9 +306,9 @@ def test_a_scan(tmp_path: Path) -> None:
     writer.add_blank_page(10, 10)
     with (tmp_path / "a.pdf").open("wb") as file:
         writer.write(file)
-    with pytest.raises(LineError, match="no text in this PDF") as caught:
-        list(documents_of(tmp_path))
-    assert "OCR" in caught.value.hint
+    documents = documents_of(tmp_path)
+    assert [document.text for document in documents] == [""]
+    assert documents.faults.first_empty == ["a.pdf"]
 
 
 @pytest.mark.parametrize("cut", [20, 200, 400])

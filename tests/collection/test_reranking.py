@@ -68,7 +68,6 @@ def test_packed(tmp_path: Path) -> None:
 BAD = [
     (("20", "7", "what is a sieve", "x"), "4 columns instead of 5"),
     (("20", "7", "what is a sieve", "a tab", "in it", "1"), "6 columns instead of 5"),
-    (("20", "7", "what is a sieve", " ", "1"), "the passage is empty"),
     (("", "7", "what is a sieve", "x", "1"), "the qid is empty"),
     (("20", "7", "what is a sieve", "x", "yes"), "the relevancy is 'yes', not a whole number"),
     (("20", "7", "what is a sieve", "x", "0.5"), "the relevancy is '0.5', not a whole number"),

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tamis import __version__
 from tamis.cli import (
@@ -27,11 +28,43 @@ from tamis.cli import (
     train,
     tune,
 )
-from tamis.cli.common import show_log
+from tamis.cli.common import say, show_log
 from tamis.errors import TamisError
+
+
+class EndedFromOutside(Exception):
+    """Ctrl-C, or nobody reads what is printed; typer would end both in silence."""
+
+
+@contextmanager
+def _passed_on() -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, BrokenPipeError) as cause:
+        raise EndedFromOutside from cause
+    except SystemExit as ended:  # rich's way to end where nobody reads
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        raise EndedFromOutside from ended.__context__
+
+
+class Verbs(TyperGroup):
+    """The verbs; what ends one from outside is left to `run`."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line."""
+        with _passed_on():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb."""
+        with _passed_on():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="tamis",
+    cls=Verbs,
     help="Build, judge and serve document re-rankers from your own documents.",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -76,11 +109,6 @@ def tamis(
     """Build, judge and serve document re-rankers from your own documents."""
 
 
-def main() -> None:
-    """Run the command line and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: list[str]) -> int:
     """Run the command line; the exit code."""
     show_log()
@@ -92,17 +120,19 @@ def run(arguments: list[str]) -> int:
         return _say(error.format_message(), f"see {verb} --help", error.exit_code)
     except TamisError as error:
         return _say(str(error), error.hint, 1)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except EndedFromOutside as ended:
+        if isinstance(ended.__cause__, BrokenPipeError):  # whoever read our output has seen enough
+            return 0
+        return _say("interrupted", INTERRUPTED, 130)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _say(f"{where}{error.strerror or error}", _HINTS.get(error.errno or 0, ""), 1)
     except (KeyboardInterrupt, typer.Abort):
-        return _say("interrupted", "nothing was written", 130)
+        return _say("interrupted", INTERRUPTED, 130)
     return code if isinstance(code, int) else 0
 
 
+INTERRUPTED = "nothing half-written was left"
 _HINTS = {
     2: "is the path right?",
     13: "you may not read or write there",
@@ -112,9 +142,9 @@ _HINTS = {
 
 
 def _say(problem: str, hint: str, code: int) -> int:
-    print(f"error: {_one_line(problem)}", file=sys.stderr)
+    say(f"error: {_one_line(problem)}")
     if hint:
-        print(f"hint: {_one_line(hint)}", file=sys.stderr)
+        say(f"hint: {_one_line(hint)}")
     return code
 
 

@@ -8,17 +8,23 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from tamis.errors import InputError, TamisError
+from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import TextType
+
+    from tamis.collection.base import Faults
 
 STDIO = "-"
 
@@ -138,7 +144,7 @@ def _split_of(path: str) -> str:
 
 def say(words: str) -> None:
     """Words for the person, on stderr."""
-    print(words, file=sys.stderr)
+    print(visible(words), file=sys.stderr)
 
 
 class _LogHandler(logging.Handler):
@@ -156,12 +162,32 @@ def show_log() -> None:
         logger.addHandler(_LogHandler())
 
 
-def console() -> Console:
-    """Where tables go: stdout, with colours only in a terminal and without NO_COLOR."""
+def say_faults(faults: Faults) -> None:
+    """Say how many bad lines were skipped, which documents are empty, which files are left out."""
+    from tamis.collection.notes import counted
+
+    if faults.count:
+        say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
+    for note in faults.notes():
+        say(f"warning: {note}")
+
+
+def console(*, stderr: bool = False, width: int = 200) -> Console:
+    """Where tables go: stdout, with colours only in a terminal and without NO_COLOR.
+
+    Strings are printed as they are, `[red]` and `:smile:` too. `width` counts outside a terminal.
+    """
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 200
-    return Console(width=width, highlight=False, soft_wrap=False)
+    is_live = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(
+        stderr=stderr,
+        width=None if is_live else width,
+        soft_wrap=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def show(*things: RenderableType) -> None:
@@ -170,9 +196,42 @@ def show(*things: RenderableType) -> None:
     from rich.table import Table
 
     out = console()
-    for thing in things:
+    for thing in map(visible_renderable, things):
         wide = Measurement.get(out, out.options.update(max_width=1000), thing).maximum > out.width
         out.print(_turned(thing) if isinstance(thing, Table) and wide else thing)
+
+
+def visible_renderable(thing: RenderableType) -> RenderableType:
+    """A string, text or table in which all control characters are visible."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    if isinstance(thing, str):
+        return visible(thing)
+    if isinstance(thing, Text):
+        text = thing.copy()
+        text.plain = visible(thing.plain)
+        return text
+    if isinstance(thing, Padding):
+        inner = visible_renderable(thing.renderable)
+        around = thing.top, thing.right, thing.bottom, thing.left
+        return Padding(inner, around, style=thing.style, expand=thing.expand)
+    return _visible_table(thing) if isinstance(thing, Table) else thing
+
+
+def _visible_table(table: Table) -> Table:
+    shown = copy(table)
+    shown.title = None if table.title is None else cast("TextType", visible_renderable(table.title))
+    shown.columns = [
+        replace(
+            column,
+            header=visible_renderable(column.header),
+            _cells=[visible_renderable(cell) for cell in column.cells],
+        )
+        for column in table.columns
+    ]
+    return shown
 
 
 def _turned(table: Table) -> Table:
@@ -203,7 +262,8 @@ def show_facts(facts: Mapping[str, Any]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in _lines(facts, 0):
-        table.add_row(Text(name, style="bold" if not value else ""), Text(value))
+        style = "bold" if not value else ""
+        table.add_row(Text(visible(name), style=style), Text(visible(value)))
     show(table)
 
 

@@ -27,8 +27,6 @@ def demo(
 
     Example: tamis demo --quick
     """
-    from rich.markup import escape
-
     from tamis.cli.fit import show_plan, show_sieve
     from tamis.fit.demo import has_model, run_demo, searches
 
@@ -36,11 +34,11 @@ def demo(
     say("reading the docstrings and language topics of this Python …")
     sieve = run_demo(output, quick=quick, threads=threads, said=say, shown=show_plan)
     for found in searches(sieve):
-        show("", escape(f"for: {found.words}"), _side_by_side(sieve, found))
+        show("", f"for: {found.words}", _side_by_side(sieve, found))
     show("", "on the test questions:")
     show_sieve(sieve)
     if not has_model():
-        show(escape("To see a small model re-rank this: pip install 'tamis[neural,models]'"))
+        show("To see a small model re-rank this: pip install 'tamis[neural,models]'")
 
 
 def _refuse_other(folder: Path) -> None:

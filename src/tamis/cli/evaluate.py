@@ -11,6 +11,7 @@ import typer
 
 from tamis.cli.common import STDIO, Force, Json, OnError, reading, say, show, show_json, writing_to
 from tamis.errors import InputError
+from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from tamis.collection.base import Faults
@@ -76,6 +77,7 @@ def evaluate(
     if fail_if_worse is not None and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs a --baseline")
     faults = Faults(skip=on_error == "skip")
+    _refuse_swapped(qrels, runs)
     with reading(qrels) as path:
         judged = read_qrels(path, faults)
     read = _runs([*runs] if baseline is None else [baseline, *runs], faults)
@@ -91,9 +93,11 @@ def evaluate(
     if json:
         show_json({**ev.as_json(done, compared, level), "agreement": agreed})
     elif latex:
-        print("\n".join([ev.latex(done, compared, level), *[one.latex() for one in further]]))
+        tables = [ev.latex(done, compared, level), *[one.latex() for one in further]]
+        print(visible("\n".join(tables)))
     elif markdown:
-        print("\n".join([ev.markdown(done, compared, level), *[one.markdown() for one in further]]))
+        tables = [ev.markdown(done, compared, level), *[one.markdown() for one in further]]
+        print(visible("\n".join(tables)))
     elif per_query != STDIO:  # else stdout is for the values
         show(ev.rich_table(done, compared, level), *ev.footnotes(done, compared, level))
         show(*[one.rich() for one in further])
@@ -122,6 +126,30 @@ def evaluate(
         say(f"worse: {one.run} is below {one.baseline} in {one.measure} by {-one.difference:.4f}")
     if worse:
         raise typer.Exit(1)
+
+
+def _refuse_swapped(qrels: str, runs: list[str]) -> None:
+    """Refuse a run in place of the judgements, where the judgements are in place of a run."""
+    judgements = [name for name in runs if _format(name) in ("qrels", "beir-qrels")]
+    if judgements and _format(qrels) == "run":
+        others = [name for name in runs if name != judgements[0]]
+        command = shlex.join(["tamis", "evaluate", judgements[0], qrels, *others])
+        raise InputError(
+            f"{qrels} is a run, and {judgements[0]} holds judgements",
+            hint=f"the judgements come first: {command}",
+        )
+
+
+def _format(name: str) -> str:
+    """The format of a file; nothing where there is none, or where it cannot be told."""
+    from tamis.collection.look import look
+
+    if not Path(name).is_file():
+        return ""
+    try:
+        return look(name)
+    except InputError:
+        return ""
 
 
 def _runs(paths: list[str], faults: Faults) -> dict[str, Run]:

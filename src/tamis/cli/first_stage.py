@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from tamis.cli.common import (
     TitleColumn,
     reading,
     say,
+    say_faults,
     writing_to,
 )
 from tamis.cli.dense import (
@@ -30,7 +32,14 @@ from tamis.cli.dense import (
     open_encoder,
     search_saying,
 )
-from tamis.cli.sieves import is_sieve, opened_sieve, say_what_was_tested, show_sieve_hits
+from tamis.cli.sieves import (
+    is_searchable,
+    is_sieve,
+    opened_sieve,
+    say_what_was_tested,
+    show_sieve_hits,
+)
+from tamis.errors import InputError
 
 if TYPE_CHECKING:
     from tamis.search import Index
@@ -52,7 +61,7 @@ def size(text: str) -> int:
     >>> size("2GB"), size("1500000")
     (2000000000, 1500000)
     """
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    match = re.fullmatch(r"([0-9.]++)\s*+([kmgt]?)(i?)b?", text.strip().lower())
     try:
         number = float(match[1]) if match else None
     except ValueError:
@@ -139,12 +148,14 @@ def index(
     if merge:
         made.merge(bytes_)
     _compile_kernels(made)
-    if opened is not None and opened.faults.count:
-        bad = counted(opened.faults.count, "bad line")
-        say(f"warning: {bad} skipped, first: {opened.faults.first[0]}")
+    if opened is not None:
+        say_faults(opened.faults)
+    empty = made.documents_without_terms
+    without = f" ({empty:,} without a term)" if empty else ""
     say(
-        f"{output}: {counted(made.documents, 'document')}, {counted(made.total_terms, 'term')} "
-        f"({made.distinct_terms:,} distinct), {counted(len(made.snapshot.segments), 'segment')}"
+        f"{output}: {counted(made.documents, 'document')}{without}, "
+        f"{counted(made.total_terms, 'term')} ({made.distinct_terms:,} distinct), "
+        f"{counted(len(made.snapshot.segments), 'segment')}"
     )
 
 
@@ -208,6 +219,7 @@ def search(
     """
     from tamis.search import Index, chosen_source
 
+    _refuse_mistaken(folder, queries, output)
     if is_sieve(folder):
         settings = ranking, model, rm3, k1, b, mu, terms, documents, weight
         if any(setting is not None for setting in settings):
@@ -238,6 +250,24 @@ def search(
         show_hits(opened, source, queries, top or 10, json)
         return
     _search_all(source, queries, output, top, search_field, pass_on, on_error, force)
+
+
+def _refuse_mistaken(folder: Path, words: str, output: str | None) -> None:
+    """Refuse words in place of the folder, and a file in place of words."""
+    from tamis.collection.opening import is_id
+
+    if is_searchable(words) and not is_searchable(folder):
+        raise InputError(
+            f"{folder} is no index and no sieve, but {words} is",
+            hint=f"the folder comes first: {shlex.join(['tamis', 'search', words, str(folder)])}",
+        )
+    if output is None and (is_id(words) or Path(words).is_file()):
+        command = shlex.join(["tamis", "search", str(folder), words])
+        raise InputError(
+            f"{words} is {'a collection' if is_id(words) else 'a file'}, not words to search for",
+            hint=f"search all its queries into a run: {command} -o run.trec; for the words "
+            f"themselves put a blank before them: ' {words}'",
+        )
 
 
 def _search_all(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tamis.cli.common import say, show, show_json
 from tamis.cli.dense import search_saying
+from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,9 +59,9 @@ def _heading(rank: int, doc_id: str, score: str, title: str) -> RenderableType:
     from rich.text import Text
 
     heading = Text(f"{rank:>2}. ")
-    heading.append(title or doc_id, style="bold")
+    heading.append(visible(" ".join(title.split()) or doc_id), style="bold")
     named = f"  {doc_id}" if title and title != doc_id else ""
-    heading.append(f"{named}  {score}", style="dim")
+    heading.append(visible(f"{named}  {score}"), style="dim")
     return heading
 
 
@@ -68,7 +69,7 @@ def _body(text: str, matches: tuple[tuple[int, int], ...]) -> RenderableType:
     from rich.padding import Padding
     from rich.text import Text
 
-    body = Text(text)
+    body = Text(visible(text))
     for start, end in matches:
         body.stylize("bold yellow", start, end)
     return Padding(body, (0, 0, 0, 4), expand=False)

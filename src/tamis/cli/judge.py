@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import shlex
 import signal
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tamis.cli.common import say
+from tamis.cli.common import console, say, visible_renderable
 from tamis.errors import InputError
+from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,7 +36,6 @@ WIDEST = 100
 SHORT = 16
 """A text of so many lines is shown whole at once, where the terminal is high enough."""
 END = ""
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def judge(
@@ -165,11 +164,9 @@ class Desk:
     """Where a judge sits: shows what is asked, takes keys until there is nothing left."""
 
     def __init__(self, judging: Judging, thing: Judgeable, read: Callable[[], str]) -> None:
-        from rich.console import Console
-
         self.judging, self.thing, self.read = judging, thing, read
         live = sys.stderr.isatty()
-        self.out = Console(stderr=True, highlight=False, width=None if live else 80)
+        self.out = console(stderr=True, width=80)
         self.width = min(self.out.width, WIDEST)
         self.rows = self.out.height - 12 if live else 1 << 30
         """How many lines there are for the query and a page of a text."""
@@ -225,7 +222,7 @@ class Desk:
 
     def _finish(self) -> bool:
         """After the last document: whether its answer was taken back."""
-        self.out.print("That was the last document.  \\[u]ndo, \\[q]uit", end=" ", style="bold")
+        self.out.print("That was the last document.  [u]ndo, [q]uit", end=" ", style="bold")
         return self.read() == "u" and self._act("u")
 
     def _views(self, item: Pooled, document: Document) -> list[View]:
@@ -234,7 +231,7 @@ class Desk:
 
         analyzer = self.thing.index.analyzer
         terms = set(analyzer.terms(item.query.text))
-        whole = _clean(document.text.expandtabs(4).strip("\n"))
+        whole = visible(document.text.replace("\r\n", "\n").expandtabs(4).strip("\n"))
         lines = self._wrapped(_marked(whole, terms, analyzer))
         rows = max(
             self.rows - sum(len(text.wrap(self.out, self.width)) for text in _asked(item)), 5
@@ -260,10 +257,10 @@ class Desk:
         index, show, line = self.thing.index, self._print, Text("─" * self.width, "dim")
         terms = set(index.analyzer.terms(item.query.text))
         show(_place(self.judging), line, *_asked(item))
-        title = _marked(_clean(document.title or document.id), terms, index.analyzer)
+        title = _marked(visible(document.title or document.id), terms, index.analyzer)
         title.style = "bold"
         if document.title and document.title != document.id:
-            title.append(f"  {_clean(document.id)}", style="not bold dim")
+            title.append(f"  {visible(document.id)}", style="not bold dim")
         show(line, title, Text())
         for text in view.lines:
             show(Text.assemble("    ", text))
@@ -285,7 +282,7 @@ class Desk:
 
     def _print(self, *things: RenderableType) -> None:
         for thing in things:
-            self.out.print(thing, width=self.width)
+            self.out.print(visible_renderable(thing), width=self.width)
 
 
 @dataclass(frozen=True)
@@ -296,18 +293,13 @@ class View:
     caption: str
 
 
-def _clean(text: str) -> str:
-    """A text of which no character can do anything to a terminal; as long as before."""
-    return _CONTROL.sub(" ", text)
-
-
 def _asked(item: Pooled) -> list[Text]:
     """The query, and what is known of what was meant by it."""
     from rich.text import Text
 
     fields = {name: item.query.fields.get(name) for name in ("description", "narrative")}
-    meant = [f"{name}: {_clean(text)}" for name, text in fields.items() if text]
-    return [Text(_clean(item.query.text), "bold"), *(Text(each, "dim") for each in meant)]
+    meant = [f"{name}: {visible(text)}" for name, text in fields.items() if text]
+    return [Text(visible(item.query.text), "bold"), *(Text(each, "dim") for each in meant)]
 
 
 def _marked(text: str, terms: set[str], analyzer: Analyzer) -> Text:

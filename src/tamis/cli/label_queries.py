@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from tamis.cli.common import say
+from tamis.cli.common import say, say_faults
 from tamis.cli.label_inputs import Given, RankingName, open_given
-from tamis.cli.rerank_inputs import read_run_file, say_faults
+from tamis.cli.rerank_inputs import read_run_file
 from tamis.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tamis.cli.common import Force, Json, OnError, QueriesFile, say
+from tamis.cli.common import Force, Json, OnError, QueriesFile, say, say_faults
 from tamis.cli.label_inputs import Given, RankingName, lexical, open_any_ranker
 from tamis.cli.label_queries import (
     among,
@@ -22,7 +22,7 @@ from tamis.cli.label_queries import (
     source_of,
 )
 from tamis.cli.label_show import Show, finish
-from tamis.cli.rerank_inputs import check_output, say_faults, score_cache
+from tamis.cli.rerank_inputs import check_output, score_cache
 from tamis.errors import InputError
 
 if TYPE_CHECKING:

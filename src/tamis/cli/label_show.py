@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tamis.cli.common import say, show, show_facts, show_json
+from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,8 +78,8 @@ def _lines(group: ShownGroup) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    heading = Text(" ".join(group.text.split()), style="bold")
-    heading.append(f"  {group.query}", style="not bold dim")
+    heading = Text(visible(" ".join(group.text.split())), style="bold")
+    heading.append(visible(f"  {group.query}"), style="not bold dim")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(width=10)
     table.add_column(justify="right")
@@ -88,7 +89,8 @@ def _lines(group: ShownGroup) -> list[RenderableType]:
         start = " ".join(row.text[: 3 * SHOWN_CHARACTERS].split())
         start = start if len(start) <= SHOWN_CHARACTERS else f"{start[:SHOWN_CHARACTERS]}…"
         value = Text(f"{row.value:.4g}")
-        table.add_row(Text(f"  {row.role}"), value, Text(row.document, style="dim"), Text(start))
+        document = Text(visible(row.document), style="dim")
+        table.add_row(Text(f"  {row.role}"), value, document, Text(visible(start)))
     left = group.of - len(group.rows)
     more = [Text(f"  and {left:,} more", style="dim")] if left else []
     return [heading, table, *more, ""]

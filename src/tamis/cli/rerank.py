@@ -21,6 +21,7 @@ from tamis.cli.common import (
     TitleColumn,
     query_time,
     say,
+    say_faults,
     show_facts,
     show_json,
     warn_of_test_split,
@@ -31,7 +32,6 @@ from tamis.cli.rerank_inputs import (
     check_output,
     open_documents,
     read_run_file,
-    say_faults,
     score_cache,
     with_texts,
 )

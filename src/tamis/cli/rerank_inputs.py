@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tamis.cli.common import STDIO, reading, say
+from tamis.cli.common import STDIO, reading, say, say_faults
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def open_documents(
         format=format,
         columns=columns,
         on_error="skip" if skip else "raise",
-        keep_empty=True,
     )
     return opened.documents, opened.queries, opened.faults
 
@@ -69,14 +68,6 @@ def with_texts(run: Run, file: str | None, known: Queries | None, skip: bool) ->
         strangers = [Query(name, "") for name in run.queries.ids if name not in known]
         known = Queries.of([*known, *strangers])
     return run.with_queries(known)
-
-
-def say_faults(faults: Faults) -> None:
-    """Say how many bad lines were skipped, if any were."""
-    from tamis.collection.notes import counted
-
-    if faults.count:
-        say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
 
 
 def check_cache(cache: Path | None, output: str, run: str) -> None:

@@ -15,11 +15,21 @@ if TYPE_CHECKING:
 
 def is_sieve(folder: str | Path) -> bool:
     """Whether a folder is a sieve."""
+    return _kind_of(folder) == "sieve"
+
+
+def is_searchable(folder: str | Path) -> bool:
+    """Whether a folder is a sieve or an index."""
+    return _kind_of(folder) in ("sieve", "index")
+
+
+def _kind_of(folder: str | Path) -> str | None:
+    """The kind of a folder that tamis wrote; None of anything else."""
     from tamis.manifest import read_manifest
 
     path = Path(folder)
     note = read_manifest(path)
-    return note is not None and note["kind"] == "sieve"
+    return None if note is None else str(note["kind"])
 
 
 def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:
@@ -104,4 +114,6 @@ def described(folder: Path) -> dict[str, Any]:
     more = ("threshold on test queries", "labels", "cut", "versions", "seed", "command")
     found = {name: note[name] for name in (*kept, *more) if note.get(name) not in (None, {}, "")}
     found.get("threshold on test queries", {}).pop("reliability", None)
-    return {"kind": "sieve", **found}
+    counts = ("documents", "documents without a term", "files left out")
+    there = {name: note["look"][name] for name in counts if name in note.get("look", {})}
+    return {"kind": "sieve", **found, **there}

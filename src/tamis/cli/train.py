@@ -19,6 +19,7 @@ from tamis.cli.common import (
     QueriesFile,
     job_time,
     say,
+    say_faults,
     show,
     show_facts,
     show_json,
@@ -120,7 +121,6 @@ def train(
     --recipe monobert-pairwise-small -o my-model --max-time 20m
     """
     from tamis.cli.label_queries import open_to_label
-    from tamis.cli.rerank_inputs import say_faults
     from tamis.labels import read_examples
     from tamis.pipeline.library import library
     from tamis.training.loop import Job

@@ -81,6 +81,7 @@ def tune(
 
 def _surface(done: Tuning) -> RenderableType:
     from rich.table import Table
+    from rich.text import Text
 
     rows, columns, means = done.surface()
     across = list(done.grid)[-1]
@@ -92,7 +93,7 @@ def _surface(done: Tuning) -> RenderableType:
         numbers = range(y * len(columns), (y + 1) * len(columns))
         cells = [f"{means[y, x]:.4f}" for x in range(len(columns))]
         marked = [
-            f"[bold]{cell}*[/bold]"
+            Text(f"{cell}*", style="bold")
             if number == done.chosen
             else f"{cell}d"
             if number == done.default

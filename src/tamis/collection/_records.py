@@ -226,7 +226,10 @@ class JsonText(str):
 
 def as_json(value: Any) -> str:
     """A value that is not a string, as JSON; dates as ISO 8601."""
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except orjson.JSONEncodeError as error:
+        raise _BadValueError(f"a value cannot be kept: {error}", "nest it less deeply") from None
 
 
 def _decoded(value: bytes, name: str) -> str:

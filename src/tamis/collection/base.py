@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from tamis.collection.notes import counted
 from tamis.errors import LineError
 from tamis.types import Document, Ids, Qrels, Queries
 
-SHOWN_FAULTS = 10
+SHOWN_FAULTS, SHOWN_EMPTY = 10, 5
 
 
 @dataclass
@@ -26,8 +28,11 @@ class Faults:
     skip: bool = False
     count: int = 0
     first: list[LineError] = field(default_factory=list)
-    keep_empty: bool = False
-    """Whether a document without text and title is none, but handed on."""
+    empty: int = 0
+    """How many documents have neither text nor title: they are no faults and are handed on."""
+    first_empty: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    """The files of a folder that are not read, by suffix."""
 
     def meet(self, error: LineError) -> None:
         """Raise the error, or count it and keep the first few to show."""
@@ -36,6 +41,38 @@ class Faults:
         self.count += 1
         if len(self.first) < SHOWN_FAULTS:
             self.first.append(error)
+
+    def count_if_empty(self, document: Document) -> None:
+        """Count a document that has neither text nor title, and keep the first ids to show."""
+        if is_blank(document.text) and is_blank(document.title):
+            self.empty += 1
+            if len(self.first_empty) < SHOWN_EMPTY:
+                self.first_empty.append(document.id)
+
+    def notes(self) -> list[str]:
+        """Sentences on what is no fault and yet worth knowing: empty documents, files left out.
+
+        >>> Faults(empty=2, first_empty=["d1", "d7"]).notes()
+        ['2 documents without text are kept, though no word finds them: d1, d7']
+        """
+        notes = []
+        if self.empty:
+            verb = "is" if self.empty == 1 else "are"
+            more = ", …" if self.empty > len(self.first_empty) else ""
+            notes.append(
+                f"{counted(self.empty, 'document')} without text {verb} kept, though no word finds "
+                f"{'it' if self.empty == 1 else 'them'}: {', '.join(self.first_empty)}{more}"
+            )
+        if self.left_out:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.left_out.most_common())
+            files = counted(self.left_out.total(), "file")
+            notes.append(f"{files} of other kinds left out: {kinds}")
+        return notes
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing can be seen."""
+    return not text or text.isspace()
 
 
 class Documents(Protocol):

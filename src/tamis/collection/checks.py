@@ -11,7 +11,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis._jit import jit
-from tamis.collection.base import Faults
+from tamis.collection.base import Faults, is_blank
 from tamis.errors import LineError
 from tamis.types import Document, Queries, Query
 
@@ -20,9 +20,10 @@ _POSITIVE = (1 << 63) - 1
 
 @dataclass
 class FaultsOnce(Faults):
-    """Faults in which a bad line counts once, however often its file is gone through."""
+    """Faults in which a line or document counts once, however often its file is gone through."""
 
     _seen: set[int] = field(default_factory=set, repr=False)
+    _empty: set[int] = field(default_factory=set, repr=False)
 
     def meet(self, error: LineError) -> None:
         """Raise the error, or count it if this line was not met before."""
@@ -30,6 +31,12 @@ class FaultsOnce(Faults):
         if not self.skip or where not in self._seen:
             self._seen.add(where)
             super().meet(error)
+
+    def count_if_empty(self, document: Document) -> None:
+        """Count a document that has neither text nor title if its id was not met before."""
+        if is_blank(document.text) and (where := hash(document.id)) not in self._empty:
+            self._empty.add(where)
+            super().count_if_empty(document)
 
 
 OR_SKIP = ", or leave it out: --on-error skip (on_error='skip')"
@@ -83,11 +90,6 @@ class SeenIds:
         return new
 
 
-def is_blank(text: str) -> bool:
-    """Whether nothing can be seen."""
-    return not text or text.isspace()
-
-
 class Checks:
     """The checks of one pass over a collection; ids are compared across all its files."""
 
@@ -96,20 +98,14 @@ class Checks:
         self._seen = SeenIds()
 
     def documents(self, path: Path, rows: Iterable[tuple[int, Document]]) -> Iterator[Document]:
-        """The documents of a file whose id is theirs alone and that hold something.
-
-        Faults that keep empty documents let those pass that hold nothing.
-        """
+        """The documents of a file whose id is theirs alone; those that hold nothing are counted."""
         is_new = self._seen.is_new
         for line, document in rows:
-            empty = is_blank(document.text) and is_blank(document.title)
-            if empty and not self.faults.keep_empty:
-                problem = f"document {document.id!r} is empty"
-                self._meet(path, line, problem, f"give it a text{OR_SKIP}")
-            elif is_blank(document.id):
+            if is_blank(document.id):
                 problem = "the document's id is empty"
                 self._meet(path, line, problem, f"give it an id of its own{OR_SKIP}")
             elif is_new(document.id):
+                self.faults.count_if_empty(document)
                 yield document
             else:
                 problem = f"document id {document.id!r} occurs a second time"

@@ -151,9 +151,5 @@ def _require(to: str, known: tuple[str, ...], what: str) -> None:
 
 
 def _skipped(faults: Faults) -> list[str]:
-    if not faults.count:
-        return []
-    return [
-        f"{counted(faults.count, 'bad line')} skipped",
-        *[f"skipped: {fault}" for fault in faults.first],
-    ]
+    skipped = [f"{counted(faults.count, 'bad line')} skipped"] if faults.count else []
+    return [*skipped, *[f"skipped: {fault}" for fault in faults.first], *faults.notes()]

@@ -12,7 +12,6 @@ import xxhash
 from numpy.typing import ArrayLike
 
 from tamis.collection.base import Collection, Faults
-from tamis.collection.files import FileDocuments
 from tamis.collection.notes import counted
 from tamis.collection.pydocs import PyDocs
 from tamis.durable import Progress
@@ -88,8 +87,8 @@ def describe_collection(collection: Collection) -> Facts:
             "no word shared with answers' names or first lines": f"{collection.gap():.0%}",
             "dropped, for this Python lacks their answers": collection.questions.dropped,
         }
-    if isinstance(collection.documents, FileDocuments) and collection.documents.left_out:
-        facts["files left out"] = dict(collection.documents.left_out)
+    if collection.faults.left_out:
+        facts["files left out"] = dict(collection.faults.left_out)
     return Facts(facts, tuple(warnings)).with_faults(collection.faults)
 
 
@@ -99,11 +98,13 @@ def _documents(collection: Collection) -> tuple[dict[str, Any], Ids, list[str]]:
     batch: list[str] = []
     interner = Interner()
     titled, suspicious = 0, 0
+    empty = Faults()
     with Progress("reading documents", unit="documents") as progress:
         for document in collection.documents:
             words.append(len(document.text.split()))
             hashes.append(xxhash.xxh3_64_intdigest(f"{document.title}\0{document.text}".encode()))
             titled += bool(document.title)
+            empty.count_if_empty(document)
             suspicious += "\ufffd" in document.text
             batch.append(document.id)
             if len(batch) == BATCH:
@@ -114,6 +115,8 @@ def _documents(collection: Collection) -> tuple[dict[str, Any], Ids, list[str]]:
     same = len(hashes) - len(np.unique(np.array(hashes, np.uint64)))
     lengths = np.array(words)
     facts = {"count": len(words), "with a title": titled, "words": distribution(lengths)}
+    if empty.empty:
+        facts["without text"] = empty.empty
     checks = {
         "there are no documents": not words,
         f"{counted(same, 'document')} repeat the text of another": same,
@@ -123,7 +126,14 @@ def _documents(collection: Collection) -> tuple[dict[str, Any], Ids, list[str]]:
         ).any(),
         f"{counted(suspicious, 'document')} with U+FFFD: wrongly decoded?": suspicious,
     }
-    return facts, _ids(interner), [sentence for sentence, wrong in checks.items() if wrong]
+    return (
+        facts,
+        _ids(interner),
+        [
+            *(sentence for sentence, wrong in checks.items() if wrong),
+            *empty.notes(),
+        ],
+    )
 
 
 def _add(interner: Interner, batch: list[str]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tamis.collection.base import Collection, Faults
 from tamis.collection.filetexts import KINDS, Unreadable, read_text
+from tamis.collection.layout import kind_of
 from tamis.errors import InputError, LineError, require
 from tamis.types import Document
 
@@ -21,14 +22,10 @@ LINK = "symbolic link"
 
 @dataclass(frozen=True)
 class FileDocuments:
-    """The files of a folder, each a document, read anew each time they are gone through.
-
-    `left_out` counts the files that are not read, by suffix.
-    """
+    """The files of a folder, each a document, read anew each time they are gone through."""
 
     root: Path
     names: tuple[str, ...]
-    left_out: Counter[str]
     faults: Faults
 
     def __iter__(self) -> Iterator[Document]:
@@ -53,7 +50,9 @@ class FileDocuments:
         except Unreadable as error:
             self.faults.meet(LineError(path, error.line, error.problem, hint=error.hint))
         else:
-            return Document(name, text, title)
+            document = Document(name, text, title)
+            self.faults.count_if_empty(document)
+            return document
         return None
 
 
@@ -61,7 +60,7 @@ def open_files(path: Path, faults: Faults) -> Collection:
     r"""Open a folder of text files, or one file: the id of a document is its path in the folder.
 
     Hidden files and folders are left out, and links that lead out of the folder; files that are
-    not text are counted in `documents.left_out`.
+    not text are counted in `faults.left_out`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -80,7 +79,8 @@ def open_files(path: Path, faults: Faults) -> Collection:
         raise InputError(f"{path} holds no text that tamis reads", hint=_what_is_there(left_out))
     if any(Path(name).suffix.lower() == ".pdf" for name in names):
         require("pypdf")
-    documents = FileDocuments(root, tuple(names), left_out, faults)
+    faults.left_out = left_out
+    documents = FileDocuments(root, tuple(names), faults)
     return Collection(path.resolve().name, "files", documents, faults=faults)
 
 
@@ -94,7 +94,7 @@ def _single(path: Path) -> tuple[list[str], Counter[str]]:
         raise InputError(f"there is no file or folder {path}", hint="is the path right?")
     if path.suffix.lower() in KINDS:
         return [path.name], Counter()
-    return [], Counter([_suffix(path.name)])
+    return [], Counter([kind_of(path.name)])
 
 
 def _find(root: Path) -> tuple[list[str], Counter[str]]:
@@ -116,7 +116,7 @@ def _find(root: Path) -> tuple[list[str], Counter[str]]:
             elif entry.is_file() and Path(name).suffix.lower() in KINDS:
                 names.append(name)
             else:
-                left_out[_suffix(entry.name)] += 1
+                left_out[kind_of(entry.name)] += 1
     return sorted(names), left_out
 
 
@@ -137,7 +137,3 @@ def _is_file_inside(link: Path, inside: Path) -> bool:
     except (OSError, RuntimeError):  # it leads nowhere, or in a circle
         return False
     return target.is_file() and target.is_relative_to(inside)
-
-
-def _suffix(name: str) -> str:
-    return Path(name).suffix.lower() or "without a suffix"

@@ -10,15 +10,18 @@ import codecs
 import logging
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tamis.collection.html_text import read_page
 from tamis.errors import require
 
 LONGEST_TITLE = 120
 """Characters: a first line longer than that is no title."""
+LONGEST_MARKED_UP = 1000
+"""Characters: a longer heading keeps its mark-up, which may take the square of its length."""
+BLANKS = " \t"
 
 BOMS = [
     (codecs.BOM_UTF8, "utf-8"),
@@ -41,8 +44,6 @@ class Unreadable(Exception):
 def read_text(path: Path) -> TitleAndText:
     """The title of a file, empty where it has none, and its text."""
     title, text = KINDS[path.suffix.lower()](path)
-    if not text.strip():
-        raise Unreadable(1, "there is no text in the file", "remove the file, or fill it")
     return " ".join(title.split()), text
 
 
@@ -73,7 +74,7 @@ def decoded(raw: bytes, encoding: str = "") -> str:
 
 
 _DECLARED = re.compile(
-    rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([\w:.-]+)""", re.I
+    rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*+=\s*+["']?+\s*+([\w:.-]+)""", re.I
 )
 _AS_BROWSERS_DO = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8"}
 """Pages say Latin-1 and mean Windows; a declaration that can be read is not UTF-16."""
@@ -113,9 +114,9 @@ def _plain(path: Path) -> TitleAndText:
 _FRONT_MATTER = re.compile(
     r"\A---[ \t]*\n(?=[\w\"'-]+[ \t]*:|#)(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S | re.M
 )
-_FRONT_TITLE = re.compile(r"^title:[ \t]*([^>|\s].*?)[ \t]*$", re.M)
+_FRONT_TITLE = re.compile(r"^title:[ \t]*+([^>|\s].*)", re.M)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]++(.*)")
 _SETEXT = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
 _NOT_A_PARAGRAPH = re.compile(r"[ \t]*$| {4}|\t| {0,3}(?:[-*+>|]|\d+[.)])(?:\s|$)")
 _MARKUP = [
@@ -132,7 +133,7 @@ def _markdown(path: Path) -> TitleAndText:
     if front:
         text = text[front.end() :]
         named = _FRONT_TITLE.search(front[1])
-        title = _unquoted(named[1]) if named else ""
+        title = _unquoted(named[1].rstrip(BLANKS)) if named else ""
     return title or _without_markup(_markdown_heading(text)), text
 
 
@@ -152,14 +153,23 @@ def _markdown_heading(text: str) -> str:
         elif mark:
             fence = mark[1]
         elif (heading := _HEADING.match(line)) and heading[1]:
-            return heading[1]
+            return _without_closing_marks(heading[1])
         elif _SETEXT.match(line) and not _NOT_A_PARAGRAPH.match(before):
             return before
         before = "" if mark or fence else line
     return ""
 
 
+def _without_closing_marks(heading: str) -> str:
+    """A heading without the number signs that may close it, as in `## Drums ##`."""
+    heading = heading.rstrip(BLANKS)
+    words = heading.rstrip("#")
+    return words.rstrip(BLANKS) if words.endswith(tuple(BLANKS)) else heading
+
+
 def _without_markup(heading: str) -> str:
+    if len(heading) > LONGEST_MARKED_UP:
+        return heading
     for pattern, kept in _MARKUP:
         heading = pattern.sub(kept, heading)
     return heading
@@ -184,90 +194,10 @@ def _restructured(path: Path) -> TitleAndText:
 
 # HTML
 
-_UNSHOWN = {"script", "style", "template", "noscript", "head", "svg"}
-_IN_HEAD = {"title", "meta", "link", "base", "script", "style", "template", "noscript"}
-_BLOCKS = set(
-    "address article aside blockquote body br caption center dd details dialog dir div dl dt "
-    "fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li "
-    "main menu nav ol option p pre search section select summary table tbody tfoot thead tr "
-    "ul".split()
-)
-_CELLS = {"td", "th"}
-
-
-class _Page(HTMLParser):
-    """Gathers what a page shows, its title and its first heading."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.shown: list[str] = []
-        self.title: list[str] = []
-        self.heading: list[str] = []
-        self._unshown: list[str] = []
-        self._within = ""
-        self._preformatted = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self._unshown == ["head"] and tag not in _IN_HEAD:
-            self._unshown = []  # a page need not close its head
-        if tag in _UNSHOWN:
-            self._unshown.append(tag)
-        if tag == "title" and not self.title and self._unshown in ([], ["head"]):
-            self._within = tag
-        elif tag == "pre":
-            self._preformatted += 1
-        elif tag == "h1" and not self._text(self.heading):
-            self._within = tag
-        self._break(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._unshown:
-            del self._unshown[self._unshown.index(tag) :]
-        if tag == self._within:
-            self._within = ""
-        if tag == "pre":
-            self._preformatted = max(0, self._preformatted - 1)
-        self._break(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._break(tag)
-
-    def handle_data(self, data: str) -> None:
-        if self._within == "title":
-            self.title.append(data)
-            return
-        if self._unshown == ["head"] and data.strip():
-            self._unshown = []
-        if not self._unshown:
-            self.shown.append(data if self._preformatted else data.replace("\n", " "))
-            if self._within == "h1":
-                self.heading.append(data)
-
-    def _break(self, tag: str) -> None:
-        if tag in _BLOCKS:
-            self.shown.append("\n")
-            if self._within == "h1":
-                self.heading.append(" ")
-        elif tag in _CELLS:
-            self.shown.append("\t")
-
-    @staticmethod
-    def _text(pieces: list[str]) -> str:
-        return " ".join("".join(pieces).split())
-
-    def read(self) -> TitleAndText:
-        """The title and the text, a line a block."""
-        lines = (" ".join(line.split()) for line in "".join(self.shown).split("\n"))
-        text = "\n".join(line for line in lines if line)
-        return self._text(self.title) or self._text(self.heading), text
-
 
 def _html(path: Path) -> TitleAndText:
     raw = path.read_bytes()
-    page = _Page()
-    page.feed(decoded(raw, declared_encoding(raw)))
-    page.close()
-    return page.read()
+    return read_page(decoded(raw, declared_encoding(raw)))
 
 
 # PDF
@@ -297,8 +227,6 @@ def _pdf(path: Path) -> TitleAndText:
         logger.disabled = was_disabled
     text = "\n\n".join(page for page in pages if page.strip())
     text = text.encode(errors="replace").decode()
-    if not text.strip():
-        raise Unreadable(1, "no text in this PDF", "a scan needs text recognition (OCR) first")
     first = text.strip().partition("\n")[0]
     return title or (first if len(first) <= LONGEST_TITLE else ""), text
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tamis.collection.base import Collection, Streamed, no_queries
+from tamis.collection.base import Collection, Faults, Streamed, no_queries
 from tamis.errors import InputError, require
 from tamis.types import Document, Ids, Qrels, Queries, Query
 
@@ -21,11 +21,12 @@ TITLES = ("title", "headline")
 TEXTS = ("text", "body", "contents", "abstract")
 
 
-def open_irdatasets(dataset_id: str) -> Collection:
+def open_irdatasets(dataset_id: str, faults: Faults | None = None) -> Collection:
     """Open a dataset by its id, such as `beir/scifact/test`.
 
     The judgements have the split that the id names, or else `test`.
     """
+    faults = faults or Faults()
     package = require("ir_datasets")
     try:
         dataset = package.load(dataset_id)
@@ -42,9 +43,10 @@ def open_irdatasets(dataset_id: str) -> Collection:
     return Collection(
         dataset_id,
         "ir_datasets",
-        Streamed(opened.documents),
+        Streamed(lambda: opened.documents(faults)),
         opened.queries if dataset.has_queries() else no_queries,
         opened.qrels if dataset.has_qrels() else dict,
+        faults,
     )
 
 
@@ -64,10 +66,12 @@ class _Dataset:
     def __init__(self, dataset_id: str, dataset: Any, package: Any) -> None:
         self.id, self._dataset, self._package = dataset_id, dataset, package
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self, faults: Faults) -> Iterator[Document]:
         for record in self._read(self._dataset.docs_iter):
             title, text, fields = _parts(record, "doc_id")
-            yield Document(record.doc_id, text, title, fields)
+            document = Document(record.doc_id, text, title, fields)
+            faults.count_if_empty(document)
+            yield document
 
     def queries(self) -> Queries:
         return Queries.of(

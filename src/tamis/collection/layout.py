@@ -40,3 +40,12 @@ def plain_name(path: Path) -> str:
     'queries.dev.tsv'
     """
     return path.stem if path.suffix in PACKED[1:] else path.name
+
+
+def kind_of(name: str) -> str:
+    """What kind of file a name promises, for who counts files that are not read.
+
+    >>> kind_of("photo.JPG"), kind_of("Makefile")
+    ('.jpg', 'without a suffix')
+    """
+    return Path(name).suffix.lower() or "without a suffix"

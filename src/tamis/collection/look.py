@@ -162,7 +162,10 @@ def _look_at_text(head: _Head, columns: Columns) -> str:
         return _look_at_markup(head)
     if re.match(r"#{1,6} \S", start):  # a Markdown heading
         return "files"
-    return _look_at_header(head.first, columns) or _look_at_rows(head) or _plain_text(head)
+    format = _look_at_header(head.first, columns)
+    if format is None:
+        _refuse_other_delimiters(head, columns)
+    return format or _look_at_rows(head) or _plain_text(head)
 
 
 def _look_at_json(head: _Head) -> str:
@@ -215,6 +218,17 @@ def _look_at_header(line: str, columns: Columns) -> str | None:
         if holds_documents(cells, columns) or holds_queries(cells, columns):
             return format
     return None
+
+
+def _refuse_other_delimiters(head: _Head, columns: Columns) -> None:
+    """Refuse a table with a good header whose columns are separated by something else."""
+    for delimiter, name in ((";", "semicolons"), ("|", "vertical bars")):
+        cells = [cell.strip() for cell in _cells(head.first, delimiter)]
+        if holds_documents(cells, columns) or holds_queries(cells, columns):
+            raise UnknownFormatError(
+                f"{head.path} is a table with {name} between its columns: {head.first[:60]!r}",
+                hint="save it with commas (CSV) or tabs (TSV) between the columns",
+            )
 
 
 def _cells(line: str, delimiter: str) -> list[str]:

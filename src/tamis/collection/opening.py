@@ -34,7 +34,6 @@ def open_collection(
     queries: str | Path | None = None,
     qrels: Mapping[str, str | Path] | None = None,
     on_error: Literal["raise", "skip"] = "raise",
-    keep_empty: bool = False,
 ) -> Collection:
     """A collection from a file, a folder, `tamis:pydocs` or `ir_datasets:ID`.
 
@@ -42,7 +41,7 @@ def open_collection(
     split) stand in for what the collection has of its own; a folder of judgements brings its
     queries along. Documents are read, and checked, each time they are gone through; with
     `on_error="skip"` bad lines are counted in `.faults` instead of raised, each once. A document
-    without text and title is a bad line, unless `keep_empty`.
+    without text and title is none: it is kept, and counted there.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -51,7 +50,7 @@ def open_collection(
     ...     [document.text for document in open_collection(file).documents]
     ['Sieves sort grain.']
     """
-    faults = FaultsOnce(skip=on_error == "skip", keep_empty=keep_empty)
+    faults = FaultsOnce(skip=on_error == "skip")
     collection = _open(path_or_id, _Request(format, columns or Columns(), faults))
     return with_files(collection, queries, qrels)
 
@@ -184,7 +183,7 @@ def _existing(path: str | Path) -> Path:
 
 def _open(path_or_id: str | Path, request: _Request) -> Collection:
     if is_id(path_or_id):
-        return _open_id(str(path_or_id))
+        return _open_id(str(path_or_id), request.faults)
     path = _existing(path_or_id)
     format = request.format_of(path)
     if format in TABLES:
@@ -201,7 +200,7 @@ def _open(path_or_id: str | Path, request: _Request) -> Collection:
     raise _wrong_kind(path, format, "a collection")
 
 
-def _open_id(name: str) -> Collection:
+def _open_id(name: str, faults: Faults) -> Collection:
     if name == PYDOCS:
         from tamis.collection.pydocs import open_pydocs
 
@@ -209,7 +208,7 @@ def _open_id(name: str) -> Collection:
     if name.startswith(IR_DATASETS):
         from tamis.collection.irdatasets import open_irdatasets
 
-        return open_irdatasets(name.removeprefix(IR_DATASETS))
+        return open_irdatasets(name.removeprefix(IR_DATASETS), faults)
     raise InputError(f"there is no collection {name}", hint=f"tamis brings one: {PYDOCS}")
 
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tamis.collection.base import Faults
-from tamis.collection.checks import is_blank
+from tamis.collection.base import Faults, is_blank
 from tamis.collection.lines import numbered_lines, writing
 from tamis.collection.notes import Notes, counted
 from tamis.errors import InputError, LineError

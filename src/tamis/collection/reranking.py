@@ -155,7 +155,7 @@ def _row(path: Path, line: int, cells: list[str]) -> Row | LineError:
         problem = f"{len(cells)} {plural} instead of {len(COLUMNS)}"
         return LineError(path, line, problem, hint=_NEEDS)
     for name, cell in zip(COLUMNS, cells, strict=True):
-        if not cell.strip():
+        if not cell.strip() and name != "passage":
             return LineError(path, line, f"the {name} is empty", hint=_NEEDS)
     qid, pid, query, passage, relevancy = cells
     if not _is_number(relevancy) or not float(relevancy).is_integer():
@@ -207,7 +207,9 @@ class _Table:
         for batch in _good_batches(self.path, self.faults):
             for row in batch:
                 if seen.is_new(row.pid):
-                    yield Document(row.pid, row.passage)
+                    document = Document(row.pid, row.passage)
+                    self.faults.count_if_empty(document)
+                    yield document
 
     @cached_property
     def judged(self) -> tuple[Queries, Qrels]:

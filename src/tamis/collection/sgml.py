@@ -12,7 +12,7 @@ from tamis.collection.lines import numbered_lines
 from tamis.errors import LineError
 
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]*);")
-_TAG = re.compile(r"<!--.*?-->|</?[A-Za-z][^<>]*>|<[!?][^<>]*>", re.DOTALL)
+_TAG = re.compile(r"<(?:/?[A-Za-z]|[!?])[^<>]*+>")
 SPACE = " \t\r\n"
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 """A name that can be a tag here and is read back as itself."""
@@ -31,7 +31,18 @@ def unescape(text: str) -> str:
 
 def without_tags(text: str) -> str:
     """Text without its markup, entities as characters, no space around it."""
-    return unescape((_TAG.sub(" ", text) if "<" in text else text).strip(SPACE))
+    if "<" in text:
+        text = " ".join(_TAG.sub(" ", piece) for piece in _between_comments(text))
+    return unescape(text.strip(SPACE))
+
+
+def _between_comments(text: str) -> Iterator[str]:
+    """What stands between comments; one that is never closed is none."""
+    at = 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        yield text[at:start]
+        at = end + 3
+    yield text[at:]
 
 
 def escape(text: str) -> str:
@@ -70,8 +81,8 @@ def stretches(path: Path, tag: str, faults: Faults) -> Iterator[tuple[int, str]]
             if begin == 0:
                 _refuse_words(path, number, line[at : start and start.start()], tag, faults)
             else:
-                end = closing.search(line, at)
-                if end and not (start and start.start() < end.start()):
+                end = closing.search(line, at, start.start() if start else len(line))
+                if end:
                     parts.append(line[at : end.start()])
                     yield begin, "\n".join(parts)
                     begin, at = 0, end.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -31,6 +32,7 @@ __all__ = ["Columns", "read_documents", "read_queries", "write_documents", "writ
 LONGEST_CELL = 1 << 28
 """Characters; a longer cell of a CSV file is taken for a quote that was never closed."""
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+DELIMITER_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
 DOCUMENT_NAMES = ("id", "title", "text")
 QUERY_NAMES = ("id", "text")
 
@@ -99,6 +101,7 @@ def read_csv(
     lines = numbered_whole_lines(path, faults)
     rows = _rows_of_cells(path, lines, delimiter, faults)
     _, header = next(rows, (1, []))
+    _refuse_other_delimiter(path, header, delimiter)
     _check_header(path, header, columns)
     for number, cells in rows:
         if len(cells) == len(header):
@@ -141,11 +144,31 @@ def _rows_of_cells(
             yield begin, cells
 
 
+def _refuse_other_delimiter(path: Path, header: list[str], delimiter: str) -> None:
+    """Refuse a header of one cell that another delimiter would make several."""
+    for other, name in DELIMITER_NAMES.items():
+        if len(header) == 1 and other != delimiter and other in header[0]:
+            raise LineError(
+                path,
+                1,
+                f"{name} between the columns, not {DELIMITER_NAMES[delimiter]}: {header[0][:60]!r}",
+                hint=delimiter_hint(other),
+            )
+
+
+def delimiter_hint(delimiter: str) -> str:
+    """What to do with a table whose columns are separated by this."""
+    formats = {character: format for format, character in DELIMITERS.items()}
+    if delimiter in formats:
+        return f"say --format {formats[delimiter]}"
+    return "save it with commas (CSV) or tabs (TSV) between the columns"
+
+
 def _check_header(path: Path, header: list[str], columns: Columns) -> None:
     if not header:
         raise InputError(f"{path} is empty", hint="the first line names the columns")
-    for name in header:
-        if header.count(name) > 1:
+    for name, count in Counter(header).items():
+        if count > 1:
             raise LineError(path, 1, f"column {name!r} occurs twice", hint="rename one of them")
     _check_named(path, header, columns)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 from tamis.collection.base import Faults
@@ -18,7 +17,8 @@ TITLES = ("title", "headline", "hl", "head", "ttl")
 TEXTS = ("text", "leadpara", "lp", "body")
 HEADERS = ("docid", "dochdr")
 _RESERVED = {*TITLES, *TEXTS, "doc", "docno"}
-_OPENING = re.compile(r"<([A-Za-z][\w-]*)(?:\s[^<>]*)?>")
+_OPENING = re.compile(r"<([A-Za-z][\w-]*+)(?:\s[^<>]*+)?+>")
+_CLOSING = re.compile(r"</([A-Za-z][\w-]*+)\s*+>")
 
 
 def read_documents(path: Path, faults: Faults) -> Iterator[tuple[int, Document]]:
@@ -66,24 +66,30 @@ def _document(body: str) -> Document | None:
 
 def _elements(body: str) -> Iterator[tuple[str, str]]:
     """The outermost elements in order, by name; loose text between them has no name."""
-    at, unclosed = 0, set()
-    search_from = 0
-    while opening := _OPENING.search(body, search_from):
+    at = 0
+    closing_tags = _closing_tags(body)
+    for opening in _OPENING.finditer(body):
         name = opening[1].lower()
-        search_from = opening.end()
-        end = None if name in unclosed else _closing(name).search(body, opening.end())
-        if end is None:
-            unclosed.add(name)
+        closing = closing_tags.get(name)
+        while closing and closing[-1][0] < opening.end():
+            closing.pop()
+        if opening.start() < at or not closing:
             continue
+        start, end = closing[-1]
         yield "", body[at : opening.start()]
-        yield name, body[opening.end() : end.start()]
-        at = search_from = end.end()
+        yield name, body[opening.end() : start]
+        at = end
     yield "", body[at:]
 
 
-@cache
-def _closing(name: str) -> re.Pattern[str]:
-    return re.compile(rf"</{name}\s*>", re.IGNORECASE)
+def _closing_tags(body: str) -> dict[str, list[tuple[int, int]]]:
+    """Where the closing tags of each name start and end, the last first."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for tag in _CLOSING.finditer(body):
+        spans.setdefault(tag[1].lower(), []).append(tag.span())
+    for places in spans.values():
+        places.reverse()
+    return spans
 
 
 def write_documents(

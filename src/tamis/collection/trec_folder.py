@@ -11,7 +11,7 @@ from tamis.collection import trec_documents
 from tamis.collection.base import Collection, Faults, Streamed, no_queries
 from tamis.collection.checks import Checks
 from tamis.collection.judgements import read_qrels, write_qrels
-from tamis.collection.layout import files_in, plain_name
+from tamis.collection.layout import files_in, kind_of, plain_name
 from tamis.collection.look import look
 from tamis.collection.notes import Notes
 from tamis.collection.trec_topics import read_topics, read_topics_xml, write_topics
@@ -25,9 +25,10 @@ TOPIC_READERS = {"topics": read_topics, "topics-xml": read_topics_xml}
 def open_trec(path: Path, faults: Faults) -> Collection:
     """A file of TREC documents, or a folder of them with topics and judgements beside them.
 
-    Of a folder, files that are none of these are passed over (disks have such: read-me files).
+    Of a folder, files that are none of these are passed over (disks have such: read-me files) and
+    counted in `faults.left_out`.
     """
-    files = _sorted_out(path) if path.is_dir() else {"trectext": [path]}
+    files = _sorted_out(path, faults) if path.is_dir() else {"trectext": [path]}
     documents = files.get("trectext", [])
     return Collection(
         path.resolve().name,
@@ -39,14 +40,16 @@ def open_trec(path: Path, faults: Faults) -> Collection:
     )
 
 
-def _sorted_out(folder: Path) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {}
+def _sorted_out(folder: Path, faults: Faults) -> dict[str, list[Path]]:
+    """The files of a folder by format."""
+    by_format: dict[str, list[Path]] = {}
+    faults.left_out.clear()
     for path in files_in(folder):
         try:
-            found.setdefault(look(path), []).append(path)
+            by_format.setdefault(look(path), []).append(path)
         except UnknownFormatError:
-            continue
-    return found
+            faults.left_out[kind_of(path.name)] += 1
+    return by_format
 
 
 def _documents(paths: list[Path], faults: Faults) -> Iterator[Document]:

@@ -48,12 +48,18 @@ def _classic_parts(body: str) -> dict[str, str]:
     parts: dict[str, str] = {}
     for tag, content in zip(pieces[1::2], pieces[2::2], strict=True):
         tag = tag.lower()
-        content = re.sub(rf"</{tag}>\s*$", "", content, flags=re.IGNORECASE).strip(SPACE)
+        content = _without_closing(content, f"</{tag}>").strip(SPACE)
         label = LABELS.get(tag, "")
         if label and content.lower().startswith(label.lower()):
             content = content[len(label) :]
         parts[FULL_NAMES.get(tag, tag)] = without_tags(content)
     return parts
+
+
+def _without_closing(content: str, closing: str) -> str:
+    """Content without the closing tag at its end, if it has one."""
+    body = content.rstrip()
+    return body[: -len(closing)] if body[-len(closing) :].lower() == closing else content
 
 
 def write_topics(queries: Iterable[Query], path: Path, notes: Notes, force: bool = False) -> None:
@@ -93,13 +99,13 @@ class _Topics:
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._text
         self._line = self._depth = 0
-        self._parts: dict[str, list[str]] = {}
+        self._parts: dict[str, list[list[str]]] = {}
         self._part, self._exact = "", set[str]()
 
     def read(self) -> None:
         with open_bytes(self.path) as stream:
             try:
-                self._parser.ParseFile(stream)
+                self._parser.Parse(stream.read(), True)  # in pieces, a long token is read often
             except expat.ExpatError as error:
                 raise LineError(
                     self.path,
@@ -114,11 +120,11 @@ class _Topics:
         elif name.lower() == "topic":
             self._depth = 1
             self._line = self._parser.CurrentLineNumber
-            self._parts = {"@" + key: [value] for key, value in attributes.items()}
+            self._parts = {"@" + key: [[value]] for key, value in attributes.items()}
             self._part, self._exact = "", set()
         if self._depth == 2:
             self._part = name
-            self._parts.setdefault(name, []).append("")
+            self._parts.setdefault(name, []).append([])
             if attributes.get("xml:space") == "preserve":
                 self._exact.add(name)
 
@@ -131,13 +137,15 @@ class _Topics:
 
     def _text(self, data: str) -> None:
         if self._depth:
-            pieces = self._parts.setdefault(self._part, [""])
-            pieces[-1] += data
+            self._parts.setdefault(self._part, [[]])[-1].append(data)
 
     def _close(self) -> None:
         parts = {
-            name: "\n".join(pieces if name in self._exact else map(str.strip, pieces))
-            for name, pieces in self._parts.items()
+            name: "\n".join(texts if name in self._exact else map(str.strip, texts))
+            for name, texts in (
+                (name, ["".join(pieces) for pieces in elements])
+                for name, elements in self._parts.items()
+            )
         }
         if not parts.get("", "."):
             del parts[""]

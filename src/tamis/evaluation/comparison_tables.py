@@ -26,14 +26,14 @@ class Plain:
 
     def rich(self) -> Table:
         """For a terminal."""
-        from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(title=escape(self.title), title_justify="left")
+        table = Table(title=Text(self.title), title_justify="left")
         for number, name in enumerate(self.heads):
             table.add_column(name, justify="left" if number < 2 else "right")
         for row in self.rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*map(Text, row))
         return table
 
     def markdown(self) -> str:

@@ -12,6 +12,7 @@ from tamis.evaluation.significance import Comparison
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 ABOVE, BELOW = "▲", "▼"
 LATEX_MARKS = {ABOVE: r"$^{\uparrow}$", BELOW: r"$^{\downarrow}$", "": ""}
@@ -34,15 +35,15 @@ def rich_table(
     evaluation: Evaluation, comparisons: Sequence[Comparison] = (), level: float = 0.05
 ) -> Table:
     """The table for a terminal; `footnotes` are its small print."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
     table.add_column("run")
     for measure in evaluation.measures:
-        table.add_column(escape(str(measure)), justify="right")
+        table.add_column(Text(str(measure)), justify="right")
     for run, cells in _lines(evaluation, comparisons, level):
-        table.add_row(escape(run), *[_rich_cell(cell) for cell in cells])
+        table.add_row(Text(run), *[_rich_cell(cell) for cell in cells])
     return table
 
 
@@ -151,9 +152,11 @@ def _number(evaluation: Evaluation, run: str, measure: Measure) -> str:
     return f"{value:.0f}" if measure.summed else f"{value:.4f}"
 
 
-def _rich_cell(cell: Cell) -> str:
-    number = f"[bold]{cell.text}[/bold]" if cell.best else cell.text
-    return number + (cell.mark or " ")
+def _rich_cell(cell: Cell) -> Text:
+    from rich.text import Text
+
+    number = Text(cell.text, style="bold" if cell.best else "")
+    return Text.assemble(number, cell.mark or " ")
 
 
 def _markdown_cell(cell: Cell) -> str:

@@ -188,6 +188,8 @@ def looked(request: Request, work: Work) -> Fitting:
     if not path.exists():
         with work.timed("index"):
             Index.build(collection.documents, path, analyzer)
+        for warning in collection.faults.notes():
+            work.said(f"warning: {warning}")
     index = Index.open(path)
     if not index.documents:
         raise InputError(f"{request.collection} has no documents", hint="is the path right?")

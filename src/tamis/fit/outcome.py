@@ -195,7 +195,11 @@ def base_name(fitting: Fitting) -> str:
 
 def look(fitting: Fitting) -> dict[str, Any]:
     """What there is to learn from and to test with."""
-    documents = {"documents": fitting.index.documents}
+    documents: dict[str, Any] = {"documents": fitting.index.documents}
+    if empty := fitting.index.documents_without_terms:
+        documents["documents without a term"] = empty
+    if left_out := fitting.collection.faults.left_out:
+        documents["files left out"] = dict(left_out)
     lengths = {"words a document, stop words aside": round(average_words(fitting.index), 1)}
     return {**documents, **lengths, **fitting.parts.facts(), "scored by": fitting.passages}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -110,10 +109,7 @@ def _from_hub(name: str) -> Path:
     """A model in the hub's cache, or fetched from the hub."""
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"there is no folder {name}", hint="is the path right?")
-    if find_spec("huggingface_hub") is None:
-        require("transformers")
-    hub = import_module("huggingface_hub")
-    errors = import_module("huggingface_hub.errors")
+    hub, errors = require("huggingface_hub"), require("huggingface_hub.errors")
     try:
         return Path(hub.snapshot_download(name, allow_patterns=FETCHED))
     except (OSError, errors.HFValidationError, errors.LocalEntryNotFoundError) as error:

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from os import sched_getaffinity
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.cores import usable_cores
 from tamis.errors import InputError
 from tamis.types import Pairs
 
@@ -148,4 +148,4 @@ def usable_threads(threads: int | None) -> int:
     """How many threads to use: as many as asked for, or one a core this process may run on."""
     if threads is not None and threads < 1:
         raise InputError(f"cannot score on {threads} threads", hint="use at least one")
-    return threads or len(sched_getaffinity(0))
+    return threads or usable_cores()

@@ -7,13 +7,13 @@ ranking depends neither on how many queries are searched at once nor on how many
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.cores import usable_cores
 from tamis.errors import InputError
 from tamis.search.dense_search import Hits, search_vectors
 from tamis.search.snapshot import Snapshot
@@ -49,7 +49,7 @@ class DenseSource(Source):
         if top < 1:
             raise InputError(f"cannot keep the top {top}", hint="keep at least one")
         check_complete(self.index)
-        snapshot, threads = self.index.snapshot, self.threads or len(os.sched_getaffinity(0))
+        snapshot, threads = self.index.snapshot, self.threads or usable_cores()
         asked = np.flatnonzero([bool(text.strip()) for text in queries.texts])
         parts = [asked[start : start + ENCODED] for start in range(0, len(asked), ENCODED)]
         hits = Hits.joined(

@@ -19,6 +19,7 @@ def describe_index(path: Path) -> Facts:
     facts: dict[str, Any] = {
         "kind": "index",
         "documents": index.documents,
+        **({"documents without a term": empty} if (empty := index.documents_without_terms) else {}),
         "terms": index.total_terms,
         "distinct terms": index.distinct_terms,
         "terms per document": round(index.total_terms / max(index.documents, 1), 1),

@@ -199,6 +199,11 @@ class Index:
         return self.snapshot.total("documents")
 
     @property
+    def documents_without_terms(self) -> int:
+        """How many documents have no term, such as empty ones: no word finds them."""
+        return self.documents - self.snapshot.total("with_terms")
+
+    @property
     def total_terms(self) -> int:
         """How many terms all documents have together."""
         return self.snapshot.total("total_terms")

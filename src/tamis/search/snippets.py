@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -65,14 +66,20 @@ def _best_start(hits: list[tuple[str, int]], places: list[tuple[int, int]], word
     starts = [start for start, _ in places]
     found = [start for _, start in hits]
     best, choice = (0, 0), 0
-    for number, (_, hit) in enumerate(hits):
+    inside: Counter[str] = Counter()
+    until = 0
+    for number, (term, hit) in enumerate(hits):
         first = max(0, _word_at(starts, hit) - 3)
         first = min(first, len(places) - words)
-        end = places[first + words - 1][1]
-        inside = [term for term, _ in hits[number : bisect_left(found, end)]]
-        value = (len(set(inside)), len(inside))
+        end = bisect_left(found, places[first + words - 1][1])
+        inside.update(later for later, _ in hits[until:end])
+        until = max(until, end)
+        value = (len(inside), until - number)
         if value > best:
             best, choice = value, first
+        inside[term] -= 1
+        if not inside[term]:
+            del inside[term]
     return choice
 
 

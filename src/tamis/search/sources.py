@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tamis.cores import usable_cores
 from tamis.errors import InputError
 from tamis.search.counting import Ints, Longs
 from tamis.search.lengths import length_byte
@@ -61,7 +61,7 @@ class IndexSource(Source):
     def _columns(
         self, snapshot: Snapshot, asked: TermQueries, top: int
     ) -> tuple[Longs, Ints, Floats]:
-        threads = self.threads or len(os.sched_getaffinity(0))
+        threads = self.threads or usable_cores()
         if self.feedback is not None:
             first = search_terms(snapshot, asked, self.ranking, self.feedback.documents, threads)
             asked = expand(snapshot, asked, self.feedback, first)

@@ -181,7 +181,7 @@ def _span(text: str, units: Sequence[Span], first: int, last: int) -> Span:
         start = len(text) - len(text.lstrip())
     after = units[last + 1][0] if last + 1 < len(units) else len(text)
     if text[end:after].strip():
-        end = len(text[:after].rstrip())
+        end += len(text[end:after].rstrip())
     return start, end
 
 

@@ -45,17 +45,18 @@ _WIDE_STOP = re.compile(
 _LINE_END = re.compile(r"\n\s*+")
 _ANY_LINE_END = re.compile(r"[\n\r\f\v\x85\u2028\u2029]\s*+")
 _RARE_LINE_ENDS = "\r\f\v\x85\u2028\u2029"
-_NOT_BLANK = re.compile(r"\S+")
+_NOT_BLANK = re.compile(r"\S")
+_TO_NEXT_BLANK = re.compile(r"\S+")
 _WORD = re.compile(r"[^\W\d_]+\.?")
 _ITEM = re.compile(r"(?:[-*+•◦▪‣·–—]|\d{1,3}[.)]|\((?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})\)|[a-z]\))\s")
 _ITEM_NUMBER = re.compile(r"\d{1,3}|[a-zA-Z]|[ivxIVX]{2,5}")
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,3}\.)+[^\W\d_]{1,3}")
 _CUTS = (
-    re.compile(r"\S(?P<gap>\s*[\n\r]\s*)(?=\S)"),
-    re.compile(r"[.!?…][\"'”’)\]]*(?P<gap>\s+)(?=\S)"),
-    re.compile(r"[;:；：](?P<gap>\s+|(?<=[；：]))(?=\S)"),
-    re.compile(r"[,，、](?P<gap>\s+|(?<=[，、]))(?=\S)"),
-    re.compile(r"\S(?P<gap>\s+)(?=\S)"),
+    re.compile(r"\S(?P<gap>[^\S\n\r]*+[\n\r]\s*+)(?=\S)"),
+    re.compile(r"[.!?…][\"'”’)\]]*+(?P<gap>\s++)(?=\S)"),
+    re.compile(r"[;:；：](?P<gap>\s++|(?<=[；：]))(?=\S)"),
+    re.compile(r"[,，、](?P<gap>\s++|(?<=[，、]))(?=\S)"),
+    re.compile(r"\S(?P<gap>\s++)(?=\S)"),
 )
 """Where a piece that is too long is cut, best first."""
 
@@ -205,7 +206,7 @@ def _line_ends(text: str) -> list[Span]:
 
 def _goes_on_below(text: str, line: int, following: int, width: int) -> bool:
     """Whether the sentence of a line of this length goes on in the next, which starts there."""
-    word = _NOT_BLANK.match(text, following)
+    word = _TO_NEXT_BLANK.match(text, following)
     if word is None or _ITEM.match(text, following):
         return False
     return word[0][0].islower() or (width > 0 and line + 1 + len(word[0]) >= FULL * width)
