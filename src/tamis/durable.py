@@ -14,7 +14,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, Self
@@ -66,10 +66,11 @@ def _remove_stale(path: Path) -> None:
     On a disk that machines share, a process of another machine counts as dead.
     """
     pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d+)(\.scratch)?\.part")
-    for other in path.parent.iterdir():
-        match = pattern.fullmatch(other.name)
-        if match and not _is_alive(int(match[1])):
-            _remove(other)
+    with suppress(PermissionError):  # what cannot be listed or removed stays
+        for other in path.parent.iterdir():
+            match = pattern.fullmatch(other.name)
+            if match and not _is_alive(int(match[1])):
+                _remove(other)
 
 
 def _is_alive(process: int) -> bool:
@@ -77,8 +78,8 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # of another user
+        pass
     return True
 
 
@@ -114,7 +115,8 @@ def _set_mode(path: Path, mode: int) -> None:
     """Give a folder this mode, and a file the same without the right to execute."""
     wanted = mode if path.is_dir() else mode & 0o666
     if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) != wanted:
-        path.chmod(wanted)
+        with suppress(PermissionError):  # a file system without modes
+            path.chmod(wanted)
 
 
 def folder_exists(path: Path) -> bool:

@@ -32,6 +32,7 @@ from tamis.fit.plan import Plan, Sizes, make_plan
 from tamis.fit.sieve import Pipeline, Sieve, load_sieve
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
+from tamis.scorers.note import read_note, write_note
 from tamis.search.dense import vector_model
 from tamis.search.tune import tune
 from tamis.types import Ids, Pairs, Qrels, Queries, Query, Run, Scores
@@ -172,8 +173,7 @@ def test_a_base_that_only_reads_queries_searches_as_it_was_tested(
     name = next(name for name in weights if name.endswith("layer.0.output.dense.weight"))
     weights[name] = -weights[name]
     files.save_file(weights, own / "model.safetensors", metadata={"format": "pt"})
-    note = json.loads((own / "tamis.json").read_text())
-    (own / "tamis.json").write_text(json.dumps({**note, "documents": "documents"}))
+    write_note(own, replace(read_note(own), documents="documents"))
     folder = collection(tmp_path / "docs")
     plan_with_vectors(monkeypatch, used=True)
     hand_over(monkeypatch, chosen)

@@ -112,6 +112,7 @@ def fit(
     Stopped at any moment, `resume` goes on where it was; the sieve appears whole or not at all.
     Where it is there already, `resume` removes what the fit left.
     """
+    _check_place(request)
     folder = request.out.with_name(f"{request.out.name}.fitting")
     if resume and not dry_run and _is_complete(request, folder):
         with locked(folder):
@@ -147,8 +148,8 @@ def _is_complete(request: Request, folder: Path) -> bool:
     return is_sieve_of(folder, request.out, note.get("request", ""), request.record())
 
 
-def _check_output(request: Request, force: bool) -> None:
-    """Refuse, before any work, to write where something else than a sieve is."""
+def _check_place(request: Request) -> None:
+    """Refuse, before any work, to write in no folder or among the documents."""
     out = request.out
     if not out.name or not out.absolute().parent.is_dir():
         raise OutputError(
@@ -160,6 +161,11 @@ def _check_output(request: Request, force: bool) -> None:
         raise OutputError(
             f"{out} lies among the documents", hint=f"name a folder outside {request.collection}"
         )
+
+
+def _check_output(request: Request, force: bool) -> None:
+    """Refuse, before any work, to write where something else than a sieve is."""
+    out = request.out
     if (folder_exists(out) or out.exists()) and not force:
         raise OutputError(f"{out} exists already", hint="choose another name, or give --force")
     note = read_manifest(out) if out.is_dir() else None
