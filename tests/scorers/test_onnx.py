@@ -188,7 +188,8 @@ def test_a_t5_in_float_scores_as_transformers_does(feed: str, tied: bool, tmp_pa
     check_scorer(scorer)
     logit = TargetWords.open(folder, words, score="logit", backend=backend).score(EVERY).values
     expected = TargetWords.open(folder, words, score="logit").score(EVERY).values
-    assert np.abs(logit - expected).max() < 1e-4
+    # Sums of float32 in another order: relative to the largest logit, whatever the processor.
+    assert np.abs(logit - expected).max() < 2e-5 * np.abs(expected).max()
 
 
 def test_other_words_than_the_exported_ones_are_refused(tmp_path: Path) -> None:
