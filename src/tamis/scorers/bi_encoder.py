@@ -239,7 +239,8 @@ def pooling_of(folder: Path, note: ModelNote | None) -> Pooling:
         raise InputError(
             f"{folder} {what}",
             hint=f"say how, mean or cls, and use the new folder: tamis adopt {folder} "
-            f"-o {folder.resolve().name}-adopted --kind bi-encoder --pooling mean",
+            f"-o {folder.resolve().name}-adopted --kind bi-encoder --pooling mean; in Python "
+            'pooling="mean"',
         )
     return found[0]
 
