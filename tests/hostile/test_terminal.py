@@ -54,10 +54,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     queries = [
         {"_id": "q1", "text": f"drum {EVIL}", "description": EVIL},
         {"_id": f"q2{SCRIPT}", "text": f"fish {SCRIPT}"},
+        {"_id": f"q3{EVIL}", "text": f"grain {EVIL} sorted"},
     ]
     Path("docs/queries.jsonl").write_text("".join(json.dumps(one) + "\n" for one in queries))
     rows = f"q1\td1{EVIL}\t1\nq2{SCRIPT}\td2\t1\n"
     Path("docs/qrels/test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    rows = f"q3{EVIL}\td1{EVIL}\t1\n"
+    Path("docs/qrels/train.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
     assert run(["index", "docs", "-o", "index"]) == 0
     return tmp_path
 
@@ -100,20 +103,7 @@ def test_json_keeps_what_documents_hold(folder: Path, capsys: pytest.CaptureFixt
         ["evaluate", "docs/qrels/test.tsv", EVIL_RUN, "out.parquet", "--baseline", "out.parquet"],
         ["evaluate", "docs/qrels/test.tsv", EVIL_RUN, "--markdown"],
         ["evaluate", "docs/qrels/test.tsv", EVIL_RUN, "--latex"],
-        [
-            "label",
-            "gold",
-            "-c",
-            "docs/corpus.jsonl",
-            "--index",
-            "index",
-            "--queries",
-            "docs/queries.jsonl",
-            "--qrels",
-            "train=docs/qrels/test.tsv",
-            "--show",
-            "5",
-        ],
+        ["label", "gold", "-c", "docs", "--index", "index", "--split", "train", "--show", "5"],
         ["rerank", EVIL_RUN, "-c", "index", "--model", "lexical"],
     ],
     ids=lambda arguments: " ".join(arguments[:2]).replace("\x1b", "ESC"),
