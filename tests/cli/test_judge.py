@@ -23,7 +23,7 @@ from tamis.cli import judge as verb
 from tamis.collection.beir import write_judged
 from tamis.collection.judgements import read_qrels
 from tamis.errors import InputError, OutputError, TamisError
-from tamis.fit.judging import IndexAlone
+from tamis.judging import IndexAlone
 from tamis.manifest import write_manifest
 from tamis.search import Index
 from tamis.types import Document, Qrels, Queries, Query
@@ -177,7 +177,7 @@ def test_a_sieve_brings_its_own_queries(
 ) -> None:
     known = Queries.of([Query("a", "grain"), Query("b", "fish")])
     opened = IndexAlone(Index.open(index), known)
-    monkeypatch.setattr("tamis.fit.sieve.load_sieve", lambda folder: opened)
+    monkeypatch.setattr("tamis.judging.pools.load_sieve", lambda folder: opened)
     Path("my.sieve").mkdir()
     write_manifest(Path("my.sieve"), "sieve", 1)
     judge(Path("my.sieve"), "--sample", "1", lines="nn")

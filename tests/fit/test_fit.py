@@ -24,12 +24,12 @@ from tamis.fit import finding, learning, making
 from tamis.fit.calibrate import Calibration
 from tamis.fit.guard import Option, choose, settled
 from tamis.fit.job import Request, fit
-from tamis.fit.judging import sources_of
 from tamis.fit.look import parted
 from tamis.fit.making import Making, Round
 from tamis.fit.options import POINTS, features, floors, ranked, ways
 from tamis.fit.plan import Plan, Sizes, make_plan
 from tamis.fit.sieve import Pipeline, Sieve, load_sieve
+from tamis.judging import sources_of
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.note import read_note, write_note

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from tamis.fit.judging import Judgeable, Judging, Pooled
+    from tamis.judging import Judgeable, Judging, Pooled
     from tamis.text.analysis import Analyzer
-    from tamis.types import Document, Queries
+    from tamis.types import Document
 
 DEPTH, SAMPLE, SEED = 10, 50, 0
 GRADES = {"y": 1, "1": 1, "2": 2, "n": 0, "0": 0}
@@ -65,13 +65,20 @@ def judge(
     Example: tamis judge my.sieve queries.txt -o my-judged
     """
     from tamis.collection.notes import counted
-    from tamis.fit.judging import open_judging, pool, sample_queries, sources_of
+    from tamis.judging import (
+        open_judgeable,
+        open_judging,
+        pool,
+        queries_to_judge,
+        sample_queries,
+        sources_of,
+    )
 
     path = output or Path(f"{folder.resolve().stem}-judged")
-    thing = _open(folder)
+    thing = open_judgeable(folder)
     with open_judging((), path):
         pass  # a folder that cannot be extended is refused before the search
-    asked = sample_queries(_queries(thing, folder, queries), sample, seed)
+    asked = sample_queries(queries_to_judge(thing, folder, queries), sample, seed)
     say(f"searching for {counted(len(asked), 'query')} …")
     items = pool(sources_of(thing), asked, depth, seed)
     answered = len({item.query.id for item in items})
@@ -92,31 +99,6 @@ def judge(
             Desk(judging, thing, read).work()
         asked_for = {"-o": path, "--depth": depth, "--sample": sample, "--seed": seed}
         _summary(judging, path, [str(folder), *([queries] if queries else [])], asked_for)
-
-
-def _open(folder: Path) -> Judgeable:
-    """The sieve, or the index alone, that a folder holds."""
-    from tamis.fit.judging import IndexAlone
-    from tamis.manifest import read_manifest
-    from tamis.search import Index
-
-    if (read_manifest(folder) or {}).get("kind") == "sieve":
-        from tamis.fit.sieve import load_sieve
-
-        return load_sieve(folder)
-    return IndexAlone(Index.open(folder))
-
-
-def _queries(thing: Judgeable, folder: Path, queries: str | None) -> Queries:
-    from tamis.collection.opening import read_queries
-
-    found = read_queries(queries) if queries else thing.queries
-    if found is None or not len(found) or found.texts is None:
-        raise InputError(
-            f"{queries or folder} has no queries to judge",
-            hint=f"write some into a file, one a line: tamis judge {folder} queries.txt",
-        )
-    return found
 
 
 @contextmanager

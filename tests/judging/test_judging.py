@@ -20,7 +20,7 @@ from tamis.collection.beir import write_judged
 from tamis.collection.judgements import read_qrels
 from tamis.collection.opening import read_queries
 from tamis.errors import InputError, LineError, OutputError, TamisError
-from tamis.fit.judging import (
+from tamis.judging import (
     IndexAlone,
     Judging,
     Pooled,
@@ -362,7 +362,7 @@ def test_the_file_is_what_was_answered_and_not_taken_back(actions: list[str]) ->
 KILLED = """
 import sys
 from pathlib import Path
-from tamis.fit.judging import Pooled, open_judging
+from tamis.judging import Pooled, open_judging
 from tamis.types import Query
 items = [Pooled(Query("q1", "words"), f"d{n}", (1,)) for n in range(5_000)]
 with open_judging(items, Path(sys.argv[1])) as judging:

@@ -1,0 +1,138 @@
+"""What is judged: the first documents of every ranking, in an order that tells nothing of who
+found them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import xxhash
+
+from tamis.collection.opening import read_queries
+from tamis.errors import InputError
+from tamis.fit.sieve import KIND as SIEVE
+from tamis.fit.sieve import load_sieve
+from tamis.manifest import read_manifest
+from tamis.pipeline.hybrid import Hybrid
+from tamis.search import Index, chosen_source
+from tamis.types import Queries, Query, Source
+from tamis.types.pipeline import TopOfSource
+
+
+class Judgeable(Protocol):
+    """What can be judged: a sieve, or an index alone."""
+
+    @property
+    def index(self) -> Index:
+        """Where the documents are."""
+
+    @property
+    def source(self) -> Source:
+        """The whole pipeline."""
+
+    @property
+    def first(self) -> Source:
+        """Its first stage."""
+
+    @property
+    def queries(self) -> Queries | None:
+        """Queries that are known but not judged."""
+
+
+@dataclass(frozen=True)
+class IndexAlone:
+    """An index as something to judge: its own ranking is the whole pipeline."""
+
+    index: Index
+    queries: Queries | None = None
+
+    @property
+    def source(self) -> Source:
+        """What `tamis search` uses: what was tuned, else BM25."""
+        return chosen_source(self.index)
+
+    @property
+    def first(self) -> Source:
+        """The same."""
+        return self.source
+
+
+def sources_of(thing: Judgeable) -> list[Source]:
+    """Whose results are pooled: the pipeline, its first stage, what that is made of, and words
+    alone; each once.
+    """
+    parts = thing.first.sources if isinstance(thing.first, Hybrid) else ()
+    whole = thing.source
+    whole = whole.source if isinstance(whole, TopOfSource) else whole  # nothing is re-ranked
+    sources = [whole, thing.first, *parts, chosen_source(thing.index)]
+    return list({json.dumps(each.spec(), sort_keys=True): each for each in sources}.values())
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A document to judge for a query, and its rank in each source: none where not found."""
+
+    query: Query
+    doc_id: str
+    ranks: tuple[int | None, ...]
+
+
+def pool(
+    sources: Sequence[Source], queries: Queries, depth: int = 10, seed: int = 0
+) -> tuple[Pooled, ...]:
+    """The first `depth` documents of every source, each once, query after query.
+
+    Queries and the documents of each come in an order drawn by the seed, so that their places tell
+    nothing about who found them or at which rank. The place of one against another depends on
+    nothing else: a deeper pool, or more queries, leave it as it is.
+    """
+    runs = [source.search(queries, depth) for source in sources]
+    found = []
+    for query in sorted(queries, key=lambda query: _lot(seed, query.id)):
+        ranks: dict[str, list[int | None]] = {}
+        for number, run in enumerate(runs):
+            for rank, doc_id in enumerate(run[query.id].ids if query.id in run else [], 1):
+                ranks.setdefault(doc_id, [None] * len(runs))[number] = rank
+        for doc_id in sorted(ranks, key=lambda doc_id: _lot(seed, query.id, doc_id)):
+            found.append(Pooled(query, doc_id, tuple(ranks[doc_id])))
+    return tuple(found)
+
+
+def sample_queries(queries: Queries, count: int, seed: int = 0) -> Queries:
+    """So many of the queries, drawn by the seed; a smaller sample is part of a larger one.
+
+    >>> queries = Queries.of(Query(f"q{n}", "sieve") for n in range(9))
+    >>> few, more = (sample_queries(queries, count) for count in (2, 5))
+    >>> len(few), all(query.id in more for query in few)
+    (2, True)
+    """
+    ids = list(queries.ids)
+    drawn = sorted(range(len(ids)), key=lambda number: _lot(seed, ids[number]))[:count]
+    return queries.select(np.array(sorted(drawn), np.int64))
+
+
+def _lot(seed: int, *ids: str) -> int:
+    return int(xxhash.xxh3_64_intdigest("\0".join(ids).encode(errors="surrogatepass"), seed=seed))
+
+
+def open_judgeable(folder: Path) -> Judgeable:
+    """The sieve, or the index alone, that a folder holds."""
+    if (read_manifest(folder) or {}).get("kind") == SIEVE:
+        return load_sieve(folder)
+    return IndexAlone(Index.open(folder))
+
+
+def queries_to_judge(thing: Judgeable, folder: Path, queries: str | None) -> Queries:
+    """The queries of a file or a collection, else those that a sieve knows."""
+    known = read_queries(queries) if queries else thing.queries
+    if known is None or not len(known) or known.texts is None:
+        raise InputError(
+            f"{queries or folder} has no queries to judge",
+            hint=f"write some into a file, one a line: tamis judge {folder} queries.txt",
+        )
+    return known
