@@ -721,7 +721,9 @@ def test_one_parser_reads_every_length_of_time(
     assert parse_time(text, unit) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "m20", "20m!", "-5m", "0s", "soon", "0", "nan", "9e9", "٣"])
+@pytest.mark.parametrize(
+    "text", ["", "m20", "20m!", "-5m", "0s", "soon", "0", "nan", "9e9", "٣", "1m30", "1h30"]
+)
 def test_what_is_not_a_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="not a length of time"):
         parse_time(text, "m")

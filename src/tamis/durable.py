@@ -9,6 +9,7 @@ import fcntl
 import math
 import os
 import re
+import shlex
 import shutil
 import stat
 import sys
@@ -24,7 +25,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis.errors import DamagedError, InputError, OutputError
-from tamis.terminal import visible
+from tamis.terminal import tell, visible
 
 BLOCK = 1 << 20
 """How many bytes one checksum covers."""
@@ -140,7 +141,7 @@ def _put_back(path: Path) -> None:
     except OSError as error:
         raise OutputError(
             f"{path} was set aside as {aside} and cannot be put back: {error.strerror}",
-            hint=f"rename it: mv {aside} {path}",
+            hint=f"rename it: {shlex.join(['mv', str(aside), str(path)])}",
         ) from None
 
 
@@ -368,9 +369,9 @@ class Progress:
         line = visible(f"{self.what}: {progress}")
         if self._live:
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
+            tell(f"\r\x1b[K{line[:width]}", end="")
         else:
-            print(line, file=sys.stderr, flush=True)
+            tell(line)
         self._shown = True
 
     def __enter__(self) -> Self:
@@ -383,7 +384,7 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._shown and self._live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            tell("\r\x1b[K", end="")
 
 
 def describe_progress(done: int, total: int | None, elapsed: float, unit: str = "") -> str:
@@ -407,6 +408,9 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 """The units of time that people write, in seconds."""
 
 
+_NUMBER = r"[0-9]{1,9}+(?:\.[0-9]{0,9}+)?+|\.[0-9]{1,9}+"
+
+
 def parse_time(text: str, unit: Literal["s", "m"]) -> float:
     """Seconds from `20m`, `1h30m`, `90s`, `200ms`; a number alone is in `unit`.
 
@@ -414,8 +418,8 @@ def parse_time(text: str, unit: Literal["s", "m"]) -> float:
     (5400.0, 1200.0, 1.5)
     """
     compact = re.sub(r"\s+", "", text.lower())
-    compact += unit if compact[-1:].isdecimal() or compact[-1:] == "." else ""
-    parts = re.findall(r"([0-9]{1,9}+(?:\.[0-9]{0,9}+)?+|\.[0-9]{1,9}+)(h|min|ms|m|s)", compact)
+    compact += unit if re.fullmatch(_NUMBER, compact) else ""
+    parts = re.findall(rf"({_NUMBER})(h|min|ms|m|s)", compact)
     seconds = math.fsum(float(number) * UNITS[name] for number, name in parts)
     if "".join(number + name for number, name in parts) != compact or not 0 < seconds < math.inf:
         raise InputError(f"{text!r} is not a length of time", hint="write 20m, 1h30m, 90s or 200ms")

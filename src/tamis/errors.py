@@ -13,6 +13,7 @@ TamisError                 anything tamis raises on purpose
 from __future__ import annotations
 
 import importlib
+import shlex
 from types import ModuleType
 
 
@@ -79,6 +80,15 @@ EXTRA_OF = {
     "ir_datasets": "datasets",
 }
 """Which extra of tamis brings which importable package."""
+
+
+def command(*words: object) -> str:
+    """A call of tamis as it is typed in a shell, for a hint.
+
+    >>> command("search", "my index", "drum")
+    "tamis search 'my index' drum"
+    """
+    return shlex.join(["tamis", *map(str, words)])
 
 
 def require(module: str) -> ModuleType:

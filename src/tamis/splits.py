@@ -16,7 +16,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from tamis.errors import InputError
-from tamis.text.near import near_duplicates, query_hash
+from tamis.text.near import near_any, near_duplicates, query_hash
 from tamis.types import Ids, Qrels, Queries
 
 SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
@@ -86,10 +86,7 @@ class HeldOut:
             ]
             leaking |= np.array(same, bool)
         if queries.texts is not None and self.texts:
-            count = len(queries.texts)
-            for group in near_duplicates([*queries.texts, *self.texts]):
-                if group[-1] >= count:  # texts of test queries come last
-                    leaking[[number for number in group if number < count]] = True
+            leaking[near_any(queries.texts, self.texts)] = True
         return queries.ids.select(np.flatnonzero(leaking))
 
 

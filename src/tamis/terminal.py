@@ -1,9 +1,12 @@
 """Text as it may be sent to a terminal: characters that would act on it are made visible.
 
-What is written to files, and JSON, keeps them.
+What is written to files, and JSON, keeps them. Words for a person go to stderr by `tell`.
 """
 
 from __future__ import annotations
+
+import os
+import sys
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _KEEP = "\n\t"
@@ -27,3 +30,11 @@ def visible(text: str) -> str:
     'a␛[2Jb�c\n'
     """
     return text if text.isascii() and text.isprintable() else text.translate(_PICTURES)
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Print on stderr at once; where nobody reads it any more, work goes on in silence."""
+    try:
+        print(text, end=end, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -17,6 +17,7 @@ from tamis.cli.app import run
 
 VERBS = "adopt|convert|evaluate|export|fit|fuse|index|info|judge|label|rerank|search|train|tune"
 PLACEHOLDER = re.compile(rf"\btamis ({VERBS}) [^;\n]*(?<![-\w])[A-Z]{{3,}}\b")
+COMMAND = rf"\btamis ({VERBS}) [^;:`]*$"
 THINGS = "sieve drum net grain flour fish".split()
 
 
@@ -53,6 +54,21 @@ def test_no_printed_command_has_a_word_to_fill_in() -> None:
     for path in Path(tamis.__file__).parent.rglob("*.py"):
         for text in strings(ast.parse(path.read_text("utf-8"))):
             found += [f"{path.name}: {text}" for _ in PLACEHOLDER.findall(text)]
+    assert not found
+
+
+def test_no_printed_command_has_an_unquoted_value() -> None:
+    """Names with blanks need quotes: commands with values are made by `errors.command`."""
+    found = []
+    for path in Path(tamis.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.JoinedStr):
+                continue
+            before = ""
+            for part in node.values:
+                if isinstance(part, ast.FormattedValue) and re.search(COMMAND, before):
+                    found.append(f"{path.name}:{node.lineno}: {before}")
+                before += str(part.value) if isinstance(part, ast.Constant) else "x"
     assert not found
 
 

@@ -17,6 +17,7 @@ from tamis.collection.look import look
 from tamis.collection.opening import open_collection, read_queries
 from tamis.collection.querylog import query_id
 from tamis.errors import InputError
+from tamis.judging import Pooled, open_judging
 from tamis.text.near import normalise_query
 from tamis.types import Qrels, Query
 
@@ -52,7 +53,7 @@ def test_repeated_lines_count_once_and_that_is_said(
     with caplog.at_level(logging.INFO, "tamis"):
         queries = read_queries("log.txt")
     assert {query.text for query in queries} == {"drum sieve", "flour"}
-    assert "2 lines repeat" in caplog.text
+    assert "count once: 2 lines" in caplog.text
 
 
 @given(st.text(max_size=30))
@@ -121,3 +122,28 @@ def test_a_folder_with_several_splits_wants_one_named(here: Path) -> None:
     Path("empty").mkdir()
     with pytest.raises(InputError, match="without judgements"):
         read_qrels("empty")
+
+
+def test_another_spelling_of_a_judged_query_is_the_same_query(here: Path) -> None:
+    name = query_id("sift flour")
+    write_judged([Query(name, "sift flour")], Qrels.from_dict({name: {"d1": 1}}), Path("j"), "mine")
+    Path("log.txt").write_text("SIFT  flour?\ndrum sieve\n")
+    collection = open_collection("docs.jsonl", queries="log.txt", qrels={"train": "j"})
+    assert len(collection.queries) == 2 and name in collection.queries
+    items = [Pooled(query, "d1", (1,)) for query in read_queries("log.txt")]
+    with open_judging(items, Path("j")) as judging:
+        assert judging.kept == 1
+
+
+def test_line_numbers_are_refused_by_tune_and_evaluate(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("my old.qrels").write_text("q000001 0 d1 1\nq000002 0 d1 1\n")
+    assert run(["index", "docs.jsonl", "-o", "i"]) == 0
+    assert run(["search", "i", "log.txt", "-o", "run.trec"]) == 0
+    for command in (["tune", "i", "log.txt", "my old.qrels"],
+                    ["evaluate", "my old.qrels", "run.trec"]):  # fmt: skip
+        capsys.readouterr()
+        assert run(command) == 1
+        said = capsys.readouterr().err
+        assert "by line number" in said and "'my old.qrels'" in said, "quoted for a shell"

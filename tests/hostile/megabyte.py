@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 SIZE = 1_000_000
-PROCESSOR_SECONDS = 60
+PROCESSOR_SECONDS = 300
 COMMON = [
     *string.punctuation,
     *("a", "1", "A. ", "a ", "1. ", "a-", "a'", '"a" ', "é", "。", "。a", "？」", "…", "\u200d"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tamis.cli.app import run
+from tamis.collection.querylog import query_id
 
 TAMIS = [sys.executable, "-m", "tamis"]
 SHELL = f"{sys.executable} -m tamis"
@@ -23,7 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         '{"id": "d1", "text": "drum sieve"}\n{"id": "d2", "text": "net"}\n'
     )
     Path("log.txt").write_text("drum sieve\nfishing net\n")
-    Path("qrels.txt").write_text("q000001 0 d1 1\nq000002 0 d2 1\n")
+    names = query_id("drum sieve"), query_id("fishing net")
+    Path("qrels.txt").write_text(f"{names[0]} 0 d1 1\n{names[1]} 0 d2 1\n")
     assert run(["index", "docs.jsonl", "-o", "index"]) == 0
     assert run(["search", "index", "log.txt", "-o", "out.trec"]) == 0
     return tmp_path
@@ -185,3 +187,25 @@ def test_words_that_are_not_utf8_are_printed(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert rb"drum \udcff" in done.stdout
+
+
+def test_a_fit_that_nobody_reads_any_more_goes_on(folder: Path) -> None:
+    command = f"{SHELL} fit docs.jsonl -o s --base none 2>&1 | head -1; echo ${{PIPESTATUS[0]}}"
+    assert shell(command).stdout.splitlines()[-1] == "0"
+    assert Path("s/tamis.json").is_file() and not Path("s.fitting").exists()
+
+
+def test_folders_of_judgements_are_known_where_files_are(folder: Path) -> None:
+    assert run(["convert", "qrels.txt", "my-test", "--queries", "log.txt"]) == 0
+    assert run(["convert", "qrels.txt", "contest", "--queries", "log.txt"]) == 0
+    problem, hint = refused("evaluate", "out.trec", "my-test")
+    assert "my-test holds judgements" in problem
+    assert hint.endswith("tamis evaluate my-test out.trec")
+    problem, hint = refused("search", "index", "my-test")
+    assert "not words to search for" in problem
+    assert "tamis search index my-test -o run.trec" in hint
+    problem, hint = refused("search", "log.txt", "index", "-o", "my run.trec")
+    assert hint.endswith("tamis search index log.txt -o 'my run.trec'")
+    Path("my-test/qrels/qrels.tsv").rename("my-test/qrels/DevTest.tsv")
+    for name, is_test in (("my-test", True), ("contest", False)):
+        assert ("is a test split" in tamis("tune", "index", name, name).stderr) == is_test

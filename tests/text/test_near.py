@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tamis.text.near import near_duplicates
+from tamis.text.near import near_any, near_duplicates
 
 TEXTS = st.lists(
     st.lists(st.sampled_from("a b c d e f g h i j".split()), max_size=12).map(" ".join),
@@ -82,3 +82,18 @@ def test_case_order_and_punctuation_do_not_count() -> None:
 def test_texts_without_words_are_like_nothing() -> None:
     assert near_duplicates(["", "", "?!", "?!"]) == []
     assert near_duplicates([]) == []
+
+
+def test_languages_are_told_apart_by_their_signs() -> None:
+    assert near_duplicates(["C++", "c#", "C", "c++ ?"]) == [[0, 3]]
+    assert near_any(["c#", "c", "C++!"], ["C++"]) == [2]
+
+
+@given(TEXTS, TEXTS)
+def test_near_any_is_what_comparing_every_pair_gives(mine: list[str], theirs: list[str]) -> None:
+    def near(one: str, other: str) -> bool:
+        a, b = set(one.split()), set(other.split())
+        return bool(a and b) and Fraction(len(a & b), len(a | b)) >= Fraction(4, 5)
+
+    expected = [n for n, text in enumerate(mine) if any(near(text, other) for other in theirs)]
+    assert near_any(mine, theirs) == expected

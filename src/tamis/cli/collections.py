@@ -182,7 +182,8 @@ def _verify(path: Path, kind: str) -> None:
         raise InputError(
             f"{path} has no checksums to verify", hint="only folders that tamis wrote have them"
         )
-    say(f"{path}: every byte is as it was written")
+    what = "the weights are" if kind == "model" else "every byte is"
+    say(f"{path}: {what} as written")
 
 
 def convert(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from tamis.errors import InputError, TamisError
-from tamis.terminal import visible
+from tamis.terminal import tell, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -130,9 +130,11 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
 
 def warn_of_test_split(qrels: str) -> None:
     """Warn where something is chosen on judgements that are for testing, by their name."""
+    from tamis.collection.judgements import the_split
     from tamis.splits import is_test
 
-    if is_test(Path(qrels).name):
+    path = Path(qrels)
+    if is_test(the_split(path)[0] if path.is_dir() else path.name):
         say(f"warning: {qrels} is a test split: what is chosen on it looks too good on it")
 
 
@@ -144,7 +146,7 @@ def _split_of(path: str) -> str:
 
 def say(words: str) -> None:
     """Words for the person, on stderr."""
-    print(visible(words), file=sys.stderr)
+    tell(visible(words))
 
 
 class _LogHandler(logging.Handler):

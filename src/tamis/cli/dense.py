@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tamis.cli.common import say
-from tamis.errors import InputError
+from tamis.errors import InputError, command
 
 if TYPE_CHECKING:
     from tamis.scorers.bi_encoder import BiEncoder
@@ -73,10 +73,10 @@ def encode(
     try:
         opened.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
     except KeyboardInterrupt:
-        again = f"tamis index -o {opened.path} --dense {model.reference or model.name}"
-        again += f" --passages {passages}" if passages else ""
-        again += " --force" if force and opened.snapshot.encoded else ""
-        say(f"interrupted: what was encoded is kept, and goes on with: {again}")
+        again = ["index", "-o", opened.path, "--dense", model.reference or model.name]
+        again += ["--passages", passages] if passages else []
+        again += ["--force"] if force and opened.snapshot.encoded else []
+        say(f"interrupted: what was encoded is kept, and goes on with: {command(*again)}")
         raise typer.Exit(130) from None
     _compile_kernels(opened, encoder)
     facts = [vectors.facts for vectors in opened.snapshot.encoded]
@@ -116,8 +116,8 @@ def recorded_encoder(opened: Index, reference: str | None, threads: int | None) 
         raise InputError(
             f"the vectors in {opened.path} were made by {recorded.name} "
             f"(weights {recorded.sha256[:12]}…), not {model.name} ({model.sha256[:12]}…)",
-            hint=f"name that model with --model, or encode again: tamis index -o {opened.path} "
-            f"--dense {reference or recorded.reference or recorded.name} --force",
+            hint="name that model with --model, or encode again: "
+            + command("index", "-o", opened.path, "--dense", reference or model.name, "--force"),
         )
     return _opened(folder, threads)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tamis.cli.common import STDIO, Force, Json, OnError, reading, say, show, show_json, writing_to
-from tamis.errors import InputError
+from tamis.errors import InputError, command
 from tamis.terminal import visible
 
 if TYPE_CHECKING:
@@ -68,6 +67,7 @@ def evaluate(
     from tamis.collection.base import Faults
     from tamis.collection.judgements import read_qrels
     from tamis.collection.notes import counted
+    from tamis.collection.querylog import refuse_line_numbers
     from tamis.evaluation.report import write_report
 
     if json + latex + markdown + (per_query == STDIO) > 1:
@@ -84,6 +84,8 @@ def evaluate(
     first = None if baseline is None else next(iter(read))
     if first is not None and len(read) < 2:
         raise InputError("only the baseline to evaluate", hint="name another run to compare")
+    for run in read.values():
+        refuse_line_numbers(run.queries.ids, {qrels: judged}, {qrels: qrels})
     level = 0.05 if fail_if_worse is None else fail_if_worse
     done = ev.evaluate(judged, read, measure or MEASURES)
     compared = [] if first is None else ev.compare(done, first, seed=seed)
@@ -107,7 +109,7 @@ def evaluate(
         with writing_to(per_query) as out:
             _write_per_query(done, per_query, out, force)
     if html is not None:
-        command = shlex.join(["tamis", *sys.argv[1:]])
+        called = command(*sys.argv[1:])
         write_report(
             html,
             done,
@@ -117,7 +119,7 @@ def evaluate(
             queries=_queries(collection),
             baseline=first,
             level=level,
-            command=command,
+            command=called,
             force=force,
         )
         say(f"report: {html}")
@@ -130,21 +132,20 @@ def evaluate(
 
 def _refuse_swapped(qrels: str, runs: list[str]) -> None:
     """Refuse a run in place of the judgements, where the judgements are in place of a run."""
-    judgements = [name for name in runs if _format(name) in ("qrels", "beir-qrels")]
+    judgements = [name for name in runs if _format(name) in ("qrels", "beir-qrels", "judged")]
     if judgements and _format(qrels) == "run":
         others = [name for name in runs if name != judgements[0]]
-        command = shlex.join(["tamis", "evaluate", judgements[0], qrels, *others])
         raise InputError(
             f"{qrels} is a run, and {judgements[0]} holds judgements",
-            hint=f"the judgements come first: {command}",
+            hint=f"the judgements come first: {command('evaluate', judgements[0], qrels, *others)}",
         )
 
 
 def _format(name: str) -> str:
-    """The format of a file; nothing where there is none, or where it cannot be told."""
+    """The format of a file or folder; nothing where there is none, or where it cannot be told."""
     from tamis.collection.look import look
 
-    if not Path(name).is_file():
+    if not Path(name).exists():
         return ""
     try:
         return look(name)

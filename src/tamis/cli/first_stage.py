@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -39,7 +38,7 @@ from tamis.cli.sieves import (
     say_what_was_tested,
     show_sieve_hits,
 )
-from tamis.errors import InputError
+from tamis.errors import InputError, command
 
 if TYPE_CHECKING:
     from tamis.search import Index
@@ -256,18 +255,30 @@ def _refuse_mistaken(folder: Path, words: str, output: str | None) -> None:
     """Refuse words in place of the folder, and a file in place of words."""
     from tamis.collection.opening import is_id
 
+    into = [] if output is None else ["-o", output]
     if is_searchable(words) and not is_searchable(folder):
         raise InputError(
             f"{folder} is no index and no sieve, but {words} is",
-            hint=f"the folder comes first: {shlex.join(['tamis', 'search', words, str(folder)])}",
+            hint=f"the folder comes first: {command('search', words, folder, *into)}",
         )
-    if output is None and (is_id(words) or Path(words).is_file()):
-        command = shlex.join(["tamis", "search", str(folder), words])
+    if output is None and (is_id(words) or _holds_queries(words)):
         raise InputError(
-            f"{words} is {'a collection' if is_id(words) else 'a file'}, not words to search for",
-            hint=f"search all its queries into a run: {command} -o run.trec; for the words "
+            f"{words} is {_what_is(words)}, not words to search for",
+            hint="search all its queries into a run: "
+            f"{command('search', folder, words, '-o', 'run.trec')}; for the words "
             f"themselves put a blank before them: ' {words}'",
         )
+
+
+def _holds_queries(words: str) -> bool:
+    """Whether words name a file, or a folder with queries."""
+    from tamis.collection.beir import QUERIES
+
+    return Path(words).is_file() or (Path(words) / QUERIES).is_file()
+
+
+def _what_is(words: str) -> str:
+    return "a file" if Path(words).is_file() else "a collection"
 
 
 def _search_all(

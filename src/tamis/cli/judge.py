@@ -76,7 +76,7 @@ def judge(
 
     path = output or Path(f"{folder.resolve().stem}-judged")
     thing = open_judgeable(folder)
-    with open_judging((), path):
+    with open_judging((), path, queries_file=queries or "queries.txt"):
         pass  # a folder that cannot be extended is refused before the search
     asked = sample_queries(queries_to_judge(thing, folder, queries), sample, seed)
     say(f"searching for {counted(len(asked), 'query')} …")

@@ -43,6 +43,7 @@ def tune(
     Example: tamis tune my-index queries.jsonl train-qrels.txt -m RR@10 --plot surface.svg
     """
     from tamis.collection.judgements import read_qrels
+    from tamis.collection.querylog import refuse_line_numbers
     from tamis.search import Index, chosen_source
     from tamis.search.tune import tune as tune_index
 
@@ -51,11 +52,12 @@ def tune(
     warn_of_test_split(qrels)
     opened = Index.open(folder)
     start = chosen_source(opened, None, False, {}, None)
-    asked = queries_to_search(queries, search_field)
+    asked, judged = queries_to_search(queries, search_field), read_qrels(qrels)
+    refuse_line_numbers(asked.ids, {qrels: judged}, {qrels: qrels}, queries)
     done = tune_index(
         opened,
         asked,
-        read_qrels(qrels),
+        judged,
         measure,
         what,
         start=start,

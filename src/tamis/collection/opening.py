@@ -20,6 +20,7 @@ from tamis.collection.querylog import read_querylog, refuse_line_numbers
 from tamis.collection.trec_folder import open_trec
 from tamis.durable import folder_exists
 from tamis.errors import InputError
+from tamis.text.near import is_same_query
 from tamis.types import Document, Qrels, Queries, Query
 
 PYDOCS, IR_DATASETS = "tamis:pydocs", "ir_datasets:"
@@ -111,7 +112,7 @@ def _join_queries(queries: Queries, more: Queries, origin: str | Path) -> Querie
     """All queries; one id must not stand for two texts."""
     known = {query.id: query for query in queries}
     for query in more:
-        if query.id in known and known[query.id].text != query.text:
+        if query.id in known and not is_same_query(known[query.id].text, query.text):
             raise InputError(
                 f"query {query.id!r} of {origin} is {query.text!r}, but "
                 f"{known[query.id].text!r} in the collection",

@@ -13,7 +13,7 @@ from pathlib import Path
 from tamis.collection.base import Faults, is_blank
 from tamis.collection.lines import numbered_lines, writing
 from tamis.collection.notes import Notes, counted
-from tamis.errors import InputError, LineError
+from tamis.errors import InputError, LineError, command
 from tamis.text.near import query_hash
 from tamis.types import Ids, Qrels, Query
 
@@ -46,9 +46,8 @@ def read_querylog(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
             yield number, Query(name, line)
     if repeated:
         logging.getLogger(__name__).info(
-            "%s: %s the query of an earlier line and count once", path,
-            f"{counted(repeated, 'line')} {'repeats' if repeated == 1 else 'repeat'}",
-        )  # fmt: skip
+            "%s: repeated queries count once: %s", path, counted(repeated, "line")
+        )
 
 
 def write_querylog(queries: Iterable[Query], path: Path, notes: Notes, force: bool = False) -> None:
@@ -79,10 +78,11 @@ def refuse_line_numbers(
         if len(strange) < len(judged) or not len(judged) or not len(queries):
             continue
         if all(map(_LINE_ID.fullmatch, judged)) and all(map(_LOG_ID.fullmatch, queries)):
+            new = f"{Path(files[name]).stem}-judged"
             raise InputError(
                 f"{files[name]} names queries by line number, such as {judged[0]}",
-                hint="if the log is as it was when they were judged, convert them: tamis convert "
-                f"{files[name]} {Path(files[name]).stem}-judged --queries {log or 'log.txt'}",
+                hint="if the log is as it was when they were judged, convert them: "
+                + command("convert", files[name], new, "--queries", log or "log.txt"),
             )
 
 

@@ -35,7 +35,7 @@ UNANSWERED = 50
 """How many queries without an answer are looked at in each part: enough for a threshold."""
 SHARES = {"learn": 0.6, "test": 0.4}
 UNUSABLE = {
-    "judged queries without text": "add --queries FILE",
+    "judged queries without text": "are these judgements of these queries? (--queries FILE)",
     "judgements of documents that are not there": "are these judgements of this collection?",
     "judged queries whose answers are not there": "are these judgements of this collection?",
 }

@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from tamis.collection.opening import read_queries
-from tamis.errors import InputError
+from tamis.errors import InputError, command
 from tamis.fit.sieve import KIND as SIEVE
 from tamis.fit.sieve import load_sieve
 from tamis.manifest import read_manifest
@@ -133,6 +133,6 @@ def queries_to_judge(thing: Judgeable, folder: Path, queries: str | None) -> Que
     if known is None or not len(known) or known.texts is None:
         raise InputError(
             f"{queries or folder} has no queries to judge",
-            hint=f"write some into a file, one a line: tamis judge {folder} queries.txt",
+            hint="write some into a file, one per line: " + command("judge", folder, "queries.txt"),
         )
     return known

@@ -14,9 +14,10 @@ from statistics import median
 
 from tamis import durable
 from tamis.collection.judgements import read_qrels
-from tamis.errors import InputError, OutputError
+from tamis.errors import InputError, OutputError, command
 from tamis.judging.folder import JudgedFolder
 from tamis.judging.pools import Pooled
+from tamis.text.near import is_same_query
 from tamis.types import Queries
 
 SECONDS = 6.0
@@ -159,7 +160,7 @@ class Judging:
 def _refuse_other_texts(items: Iterable[Pooled], known: Queries, path: Path) -> None:
     """Refuse judgements of other queries that have the same ids."""
     for query in {item.query.id: item.query for item in items}.values():
-        if query.id in known and known[query.id].text != query.text:
+        if query.id in known and not is_same_query(known[query.id].text, query.text):
             raise InputError(
                 f"{path} has judgements of {known[query.id].text!r} as query {query.id!r}, "
                 f"which is {query.text!r} here",
@@ -168,14 +169,19 @@ def _refuse_other_texts(items: Iterable[Pooled], known: Queries, path: Path) -> 
 
 
 @contextmanager
-def open_judging(items: Sequence[Pooled], path: Path | str) -> Iterator[Judging]:
-    """Judge a pool into a folder, new or to be extended; a second judge of it is refused."""
+def open_judging(
+    items: Sequence[Pooled], path: Path | str, *, queries_file: str = "queries.txt"
+) -> Iterator[Judging]:
+    """Judge a pool into a folder, new or to be extended; a second judge of it is refused.
+
+    `queries_file` is where the queries are, for a hint.
+    """
     path = Path(path)
     if path.is_file():
         raise OutputError(
             f"{path} is a file: judgements go into a folder, with their queries",
-            hint="choose another name, or go on from the file: tamis convert "
-            f"{path} {path.stem}-judged --queries queries.txt",
+            hint="choose another name, or go on from the file: "
+            + command("convert", path, f"{path.stem}-judged", "--queries", queries_file),
         )
     if not path.parent.is_dir():
         raise OutputError(f"there is no folder {path.parent}", hint="make it first")

@@ -215,7 +215,9 @@ def join_examples(parts: Sequence[Examples]) -> Examples:
         origins.update((int(query_of[n]), passage) for n, passage in part.origins.items())
         groups += part.groups
     joined = {name: np.concatenate(column) for name, column in columns.items()}
-    facts = {str(number): dict(part.facts) for number, part in enumerate(parts)}
+    facts: dict[str, Any] = {str(number): dict(part.facts) for number, part in enumerate(parts)}
+    hashes = {each for part in parts for each in part.facts.get(TEST_HASHES, ())}
+    facts |= {TEST_HASHES: sorted(hashes)} if hashes else {}
     return Examples(
         Queries(queries, _texts(parts, queries)), docs, **joined, origins=origins, facts=facts
     )
@@ -238,12 +240,12 @@ def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """How examples were made, for people: of test queries their number, not their hashes.
 
     >>> shown_facts({"seed": 0, "first stage": None, "test_query_hashes": ["9bd56bed6ab13f92"]})
-    {'seed': 0, 'test queries held out': 1}
+    {'seed': 0, 'distinct test queries held out': 1}
     """
     shown: dict[str, Any] = {}
     for name, value in facts.items():
         if name == TEST_HASHES:
-            shown["test queries held out"] = len(value)
+            shown["distinct test queries held out"] = len(value)
         elif value is not None:
             shown[name] = shown_facts(value) if isinstance(value, Mapping) else value
     return shown

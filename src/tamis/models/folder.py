@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tamis.durable import folder_exists
-from tamis.errors import InputError
+from tamis.errors import InputError, command
 from tamis.manifest import NAME, read_manifest
 from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
@@ -31,7 +31,7 @@ def open_model(folder: str | Path) -> ModelNote:
     if config.is_file() and read_manifest(path) is None:
         raise InputError(
             f"{path} is a Hugging Face folder without {NAME}",
-            hint=f"tamis adopt {path} -o {path.resolve().name}-adopted",
+            hint=command("adopt", path, "-o", f"{path.resolve().name}-adopted"),
         )
     note = read_note(path)
     read_config(path)

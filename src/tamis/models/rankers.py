@@ -9,7 +9,7 @@ from pathlib import Path
 import xxhash
 
 from tamis.durable import folder_exists
-from tamis.errors import InputError
+from tamis.errors import InputError, command
 from tamis.manifest import read_manifest
 from tamis.models.adopting import kind_of
 from tamis.models.bases import find_base
@@ -100,7 +100,7 @@ def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
 
 def _adopting(folder: Path, option: str) -> str:
     new = f"{folder.resolve().name}-adopted"
-    return f"use {new} after: tamis adopt {folder} -o {new} {option}"
+    return f"use {new} after: {command('adopt', folder, '-o', new, *option.split())}"
 
 
 def digest(folder: Path, *more: str) -> str:

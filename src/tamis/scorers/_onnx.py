@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError, require
+from tamis.errors import InputError, command, require
 from tamis.scorers.batching import Rows
 from tamis.scorers.note import Kind, Pooling
 from tamis.scorers.tokens import TokenIds
@@ -50,7 +50,7 @@ class Session:
         if not path.is_file():
             raise InputError(
                 f"{folder} has no {FILES[backend]}",
-                hint=f"tamis export {folder} -o {folder.resolve().name}-onnx",
+                hint=command("export", folder, "-o", f"{folder.resolve().name}-onnx"),
             )
         check_weights(folder, path)
         inner = _session(path)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError, require
+from tamis.errors import InputError, command, require
 from tamis.scorers._bert import Bert, build
 from tamis.scorers._onnx import Backend, OnnxTexts, Session
 from tamis.scorers.batching import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
@@ -235,12 +235,13 @@ def pooling_of(folder: Path, note: ModelNote | None) -> Pooling:
     if named in ("mean", "cls") and not on:
         return "mean" if named == "mean" else "cls"
     if len(on) != 1 or not found:
+        new = f"{folder.resolve().name}-adopted"
         what = f"pools by {', '.join(on)}" if on else "does not say how token vectors are pooled"
         raise InputError(
             f"{folder} {what}",
-            hint=f"say how, mean or cls, and use the new folder: tamis adopt {folder} "
-            f"-o {folder.resolve().name}-adopted --kind bi-encoder --pooling mean; in Python "
-            'pooling="mean"',
+            hint="say how, mean or cls, and use the new folder: "
+            + command("adopt", folder, "-o", new, "--kind", "bi-encoder", "--pooling", "mean")
+            + '; in Python pooling="mean"',
         )
     return found[0]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.cores import usable_cores
-from tamis.errors import InputError
+from tamis.errors import InputError, command
 from tamis.search.dense_search import Hits, search_vectors
 from tamis.search.snapshot import Snapshot
 from tamis.search.vectors import Rows, VectorModel, encode_counting, probe, same_encoder
@@ -108,7 +108,7 @@ def check_complete(index: Index) -> None:
         name = "all-MiniLM-L6-v2" if model is None else model.reference or model.name
         raise InputError(
             f"{missing:,} of {index.documents:,} documents in {index.path} have no vectors",
-            hint=f"encode them: tamis index -o {index.path} --dense {name}",
+            hint=f"encode them: {command('index', '-o', index.path, '--dense', name)}",
         )
 
 

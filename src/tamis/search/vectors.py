@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis import durable
-from tamis.errors import DamagedError, InputError
+from tamis.errors import DamagedError, InputError, command
 from tamis.search.counting import Ints
 from tamis.search.files import ArraysReader, ArraysWriter, frozen
 from tamis.types import Encoder
@@ -176,7 +176,7 @@ def open_vectors(folder: Path, name: str | None, digest: str | None) -> Vectors 
         model = found.model.reference or found.model.name
         raise DamagedError(
             f"{folder / name} holds other vectors",
-            hint=f"encode again: tamis index -o {folder} --dense {model} --force",
+            hint=f"encode again: {command('index', '-o', folder, '--dense', model, '--force')}",
         )
     return found
 

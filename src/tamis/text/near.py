@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import xxhash
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w++[+#]*+")
+"""Words, those of C++ and C# with their signs."""
 
 
 def normalise_query(text: str) -> str:
@@ -21,6 +22,15 @@ def normalise_query(text: str) -> str:
     """
     plain = unicodedata.normalize("NFC", text).casefold()
     return " ".join(plain.split()).rstrip("?!.,;: ") or text.strip()
+
+
+def is_same_query(one: str, other: str) -> bool:
+    """Whether two texts are one query.
+
+    >>> is_same_query("sift flour", "SIFT  flour?"), is_same_query("C", "C++")
+    (True, False)
+    """
+    return normalise_query(one) == normalise_query(other)
 
 
 def query_hash(text: str) -> str:
@@ -58,12 +68,50 @@ def _root(parent: list[int], number: int) -> int:
     return number
 
 
-def _pairs(words: Sequence[frozenset[str]], threshold: float) -> Iterator[tuple[int, int]]:
-    """Pairs that overlap enough. Such a pair shares one of the rarest words of both: n words need
-    only their n - ceil(threshold n) + 1 rarest looked up, and lengths must be alike too.
+def near_any(texts: Sequence[str], others: Sequence[str], threshold: float = 0.8) -> list[int]:
+    """The numbers of the texts that are nearly the same as one of the others, by the same measure.
+
+    Texts are compared with the others only, not with each other.
+
+    >>> near_any(["how do i sift  flour", "drum sieve"], ["How do I sift flour?"])
+    [0]
     """
+    mine, theirs = (
+        [frozenset(_WORD.findall(text.casefold())) for text in some] for some in (texts, others)
+    )
+    frequency = Counter(word for text in (*mine, *theirs) for word in text)
+    having: dict[str, list[frozenset[str]]] = defaultdict(list)
+    for text in set(theirs):
+        for word in _rarest(text, frequency, threshold):
+            having[word].append(text)
+    return [
+        number
+        for number, text in enumerate(mine)
+        if any(
+            _overlap(text, other, threshold)
+            for word in _rarest(text, frequency, threshold)
+            for other in having.get(word, ())
+        )
+    ]
+
+
+def _rarest(text: frozenset[str], frequency: Counter[str], threshold: float) -> list[str]:
+    """The words of a text of which one is shared with every text that overlaps enough: n words
+    need only their n - ceil(threshold n) + 1 rarest looked up.
+    """
+    rarest = sorted(text, key=lambda word: (frequency[word], word))
+    return rarest[: len(text) - math.ceil(threshold * len(text)) + 1]
+
+
+def _overlap(text: frozenset[str], other: frozenset[str], threshold: float) -> bool:
+    shared = len(text & other)
+    return shared >= threshold * (len(text) + len(other) - shared)
+
+
+def _pairs(words: Sequence[frozenset[str]], threshold: float) -> Iterator[tuple[int, int]]:
+    """Pairs that overlap enough. Such a pair shares one of the rarest words of both."""
     frequency = Counter(word for text in words for word in text)
-    found: dict[str, list[int]] = defaultdict(list)
+    having: dict[str, list[int]] = defaultdict(list)
     same: dict[frozenset[str], int] = {}
     for number, text in enumerate(words):
         if not text:
@@ -72,11 +120,9 @@ def _pairs(words: Sequence[frozenset[str]], threshold: float) -> Iterator[tuple[
             yield number, same[text]
             continue
         same[text] = number
-        rarest = sorted(text, key=lambda word: (frequency[word], word))
-        rarest = rarest[: len(text) - math.ceil(threshold * len(text)) + 1]
-        for other in {other for word in rarest for other in found[word]}:
-            shared = len(text & words[other])
-            if shared >= threshold * (len(text) + len(words[other]) - shared):
+        rarest = _rarest(text, frequency, threshold)
+        for other in {other for word in rarest for other in having[word]}:
+            if _overlap(text, words[other], threshold):
                 yield number, other
         for word in rarest:
-            found[word].append(number)
+            having[word].append(number)
