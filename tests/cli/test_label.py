@@ -13,11 +13,12 @@ import pytest
 
 from tamis.cli.app import run
 from tamis.cli.label import how_many
+from tamis.collection.beir import write_judged
 from tamis.collection.querylog import query_id
-from tamis.labels import Examples, read_examples
+from tamis.labels import Examples, join_examples, read_examples
 from tamis.search import Index
 from tamis.text.near import query_hash
-from tamis.types import Queries, Query
+from tamis.types import Qrels, Queries, Query
 
 DOCS = {
     "tamis": ("Drum sieve", "A drum with a fine mesh. Flour is rubbed through it by hand, slowly."),
@@ -273,7 +274,7 @@ def test_queries_that_repeat_a_test_query_are_left_out(
     labelled = {texts[found.queries.ids[n]] for n in found.query.tolist()}
     assert "flour mill" in labelled and not {"flour sacks", *list(more.values())[:2]} & labelled
     assert run(["label", "gold", *common, "--split", "train", "-o", "x.parquet"]) == 0
-    assert "a test query: 2 queries, such as" in capsys.readouterr().err
+    assert "2 queries, such as" in capsys.readouterr().err
 
 
 def test_titles_that_repeat_a_test_query_are_not_made_queries(
@@ -365,3 +366,30 @@ def test_killed_at_any_moment_nothing_is_half_written(folder: Path, moment: str)
     again = [*command, "--force", "--seed", "1"]
     assert subprocess.run(again, check=False).returncode == -signal.SIGKILL
     assert read_examples("out.parquet") == whole
+
+
+def test_a_folder_of_judgements_brings_the_queries_to_label(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = Qrels.from_dict({"new": {"mill": 1}})
+    write_judged([Query("new", "flour mill")], judged, Path("judged"), "mine")
+    for where in ("index", "docs"):
+        command = ["gold", "-c", where, "--qrels", "judged", "--split", "train"]
+        found, _ = made(capsys, *command, *(["--index", "index"] if where == "docs" else []))
+        assert {found.queries.ids[n] for n in found.query.tolist()} == {"new"}
+
+
+def test_transfer_leaves_test_queries_out_as_the_other_verbs_do(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("docs/qrels/train.tsv").open("a") as file:
+        file.write("q5\tsack\t1\n")  # which is a test query
+    command = ["transfer", "-c", "docs", "--index", "index", "--split", "train", "--method"]
+    found, _ = made(capsys, *command, "doc-labelled")
+    assert {found.queries.ids[n] for n in found.query.tolist()} == {"q1", "q2"}
+
+
+def test_joined_examples_know_the_test_queries_of_all(folder: Path) -> None:
+    parts = [Examples.of_rows([("q", "d", 1.0, "positive")], source="gold",
+                              facts={"test_query_hashes": [each]}) for each in "ab"]  # fmt: skip
+    assert join_examples(parts).facts["test_query_hashes"] == ["a", "b"]

@@ -236,7 +236,7 @@ def _from_documents(
     with library(opened, made.docs.union(origins)) as books:
         made, leaks = without_leaks(made, given.held_out, books)
     if len(leaks):
-        say(f"left out, for it nearly repeats a test query: {counted(len(leaks), 'query')}")
+        say(f"left out because of the test queries they repeat: {counted(len(leaks), 'query')}")
     if made.groups < count:
         found = counted(made.groups, "query")
         say(f"note: {found} instead of {count:,}: no more, or none with a negative")

@@ -96,11 +96,12 @@ def open_given(
     """
     from tamis.collection.judgements import read_qrels
     from tamis.collection.look import look
-    from tamis.collection.opening import is_id, open_collection, read_queries
+    from tamis.collection.opening import is_id, join_queries, open_collection, read_queries
     from tamis.collection.querylog import refuse_line_numbers
     from tamis.durable import folder_exists
     from tamis.search import Index
     from tamis.splits import is_test
+    from tamis.types import Queries
 
     if not is_id(name) and folder_exists(Path(name)) and look(name) == "index":
         if index is not None:
@@ -114,6 +115,9 @@ def open_given(
     told = {part: read_qrels(file) for part, file in files.items()}
     told = {part: own[part] for part in own if is_test(part) or not told} | told
     asked = None if queries is None else read_queries(queries)
+    for folder in (file for file in files.values() if Path(file).is_dir()):
+        known = asked or (collection.queries if collection else Queries.of([]))
+        asked = join_queries(known, read_queries(folder), folder)
     if asked is not None:
         refuse_line_numbers(asked.ids, told, files | dict.fromkeys(own, name), queries)
     return Given(name, collection, opened, asked, told, split, on_error == "skip", own)

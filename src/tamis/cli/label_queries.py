@@ -98,7 +98,7 @@ def queries_to_label(
     if leaks.any():
         first = queries.ids[int(leaks.argmax())]
         count = counted(int(leaks.sum()), "query")
-        say(f"left out, for it is or nearly repeats a test query: {count}, such as {first}")
+        say(f"left out because of the test queries they are or repeat: {count}, such as {first}")
     return queries.select(np.flatnonzero(~leaks))
 
 

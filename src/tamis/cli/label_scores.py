@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -265,7 +266,8 @@ def transfer(
     check_output(str(output), force)
     given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
     judged, test = judgements(given), _test_queries(given)
-    refuse_test(judged.queries, test)
+    if (judged.queries.positions_in(test) >= 0).all():
+        refuse_test(judged.queries, test)
     found = _candidates(given, run, depth, sample, seed, threads, judged.queries)
     judged = judged.select(found.queries.ids)
     if model is None:
@@ -354,14 +356,21 @@ def _calibrated(
         return None
     from tamis.labels import read_examples
     from tamis.labels.calibrating import calibrate
+    from tamis.labels.examples import TEST_HASHES
+    from tamis.labels.held_out import without_leaks
     from tamis.labels.transfer import refuse_test
+    from tamis.pipeline.library import library
 
     given = open_to_label(collection, None, queries, None, None, "raise")
     read = read_examples(examples)
-    refuse_test(read.queries.ids, given.held_out.ids)
     known = given.known_queries
     if known is not None:
         read = read.with_queries(known)
+    hashes = given.held_out.hashes | {*read.facts.get(TEST_HASHES, ())}
+    with library(given.documents, read.docs) as texts:
+        left, leaks = without_leaks(read, replace(given.held_out, hashes=hashes), texts)
+    refuse_test(read.queries.ids, leaks)
+    read = left
     chosen = calibrate(
         ranker.scorer, read, given.documents, cache=cache, name=f"{examples} of {collection}"
     )

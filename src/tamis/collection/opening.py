@@ -90,7 +90,7 @@ def _with_qrels(
     def queries() -> Queries:
         joined = collection.queries
         for folder in folders:
-            joined = _join_queries(joined, read_queries(folder, faults=collection.faults), folder)
+            joined = join_queries(joined, read_queries(folder, faults=collection.faults), folder)
         return joined
 
     def qrels() -> Mapping[str, Qrels]:
@@ -108,7 +108,7 @@ def _with_qrels(
     )
 
 
-def _join_queries(queries: Queries, more: Queries, origin: str | Path) -> Queries:
+def join_queries(queries: Queries, more: Queries, origin: str | Path) -> Queries:
     """All queries; one id must not stand for two texts."""
     known = {query.id: query for query in queries}
     for query in more:

@@ -42,6 +42,23 @@ def row_texts(
     return queries, texts
 
 
+def query_texts(
+    examples: Examples, numbers: NDArray[np.integer[Any]], library: Library
+) -> list[str]:
+    """The texts of these queries; of documents only those that queries were made from are read.
+
+    >>> from tamis.pipeline.library import MappingLibrary
+    >>> from tamis.types import Queries, Query
+    >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
+    >>> one = one.with_queries(Queries.of([Query("q1", "sieve")]))
+    >>> query_texts(one, np.array([0]), MappingLibrary({}))
+    ['sieve']
+    """
+    origins = {examples.origins[n].doc_id for n in numbers.tolist() if n in examples.origins}
+    documents = {document.id: document for document in library.fetch(sorted(origins))}
+    return [_query(examples, number, documents) for number in numbers.tolist()]
+
+
 def texts_digest(examples: Examples, library: Library) -> str:
     """What the texts of examples are known by: those of some rows, spread over all of them."""
     rows = np.unique(np.linspace(0, len(examples) - 1, SOME).astype(np.int64))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tamis.labels.example_texts import row_texts
+from tamis.labels.example_texts import query_texts
 from tamis.labels.examples import Examples
 from tamis.pipeline.library import Library
 from tamis.splits import HeldOut
@@ -27,8 +27,8 @@ def without_leaks(examples: Examples, held_out: HeldOut, library: Library) -> tu
     """
     if not len(examples) or not (len(held_out.ids) or held_out.hashes):
         return examples, Ids.of([])
-    numbers, rows = np.unique(examples.query, return_index=True)
-    texts = tuple(row_texts(examples, rows, library)[0])
+    numbers = np.unique(examples.query)
+    texts = tuple(query_texts(examples, numbers, library))
     leaks = held_out.leaks(Queries(examples.queries.ids.select(numbers), texts))
     leaking = examples.queries.ids.positions_in(leaks) >= 0
     return examples.select(~leaking[examples.query]), leaks
