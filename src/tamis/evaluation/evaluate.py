@@ -191,12 +191,10 @@ def evaluate(
     A run that shares no query with the qrels is an error, because it is a mix-up of files.
     """
     parsed = parse_measures(measures)
-    if not parsed:
-        raise InputError("no measure to evaluate", hint="for example nDCG@10")
     if len(qrels) == 0:
         raise InputError("the qrels have no query", hint="evaluate with at least one judgement")
     if not runs:
-        raise InputError("no run to evaluate")
+        raise InputError("no run to evaluate", hint='such as {"bm25": run}')
     joined = {name: join(qrels, run) for name, run in runs.items()}
     for name, judged in joined.items():
         _refuse_strangers(name, runs[name], judged)

@@ -140,9 +140,12 @@ def parse_measures(measures: str | Measure | Iterable[str | Measure]) -> tuple[M
     >>> [str(measure) for measure in parse_measures(["map", "AP", "P_5"])]
     ['AP', 'P@5']
     """
-    alone = isinstance(measures, str | Measure) or not isinstance(measures, Iterable)
-    names = [measures] if alone else measures
-    return tuple(dict.fromkeys(parse_measure(name) for name in names))
+    if isinstance(measures, str | Measure) or not isinstance(measures, Iterable):
+        return (parse_measure(measures),)
+    parsed = tuple(dict.fromkeys(parse_measure(name) for name in measures))
+    if not parsed:
+        raise InputError("no measure to evaluate", hint="for example nDCG@10")
+    return parsed
 
 
 def _check_text(text: object) -> str:
