@@ -11,8 +11,9 @@ import tamis
 
 SOURCE = Path(tamis.__file__).parent
 ROOMS = """
-errors terminal cores _jit types durable manifest evaluation text collection splits search scorers
-pipeline models labels training rankers fit judging tasks explain studies adapters serve cli testing
+errors terminal cores _jit types durable manifest evaluation text collection splits experiments
+search scorers pipeline models labels training rankers fit judging tasks explain studies adapters
+serve cli testing
 """.split()
 
 

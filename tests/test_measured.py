@@ -36,7 +36,7 @@ def test_what_the_results_say_was_tried_is_what_was_kept() -> None:
 
 def test_known_words_of_a_t5_are_told_over_trials() -> None:
     page = (ROOT / "docs" / "explanation" / "training.md").read_text("utf-8")
-    section = page[page.index("### Words of a T5") :]
+    section = page[page.index("### Target words of a FLAN-T5") :]
     rows = re.findall(r"^\| [123] \| \.(\d+) \| \.(\d+) \| [+−]", section, re.M)
     differences = [(int(one) - int(other)) / 10_000 for one, other in rows]
     interval = interval_over_trials(differences)

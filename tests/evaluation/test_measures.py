@@ -7,6 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from tamis.errors import InputError
 from tamis.evaluation import Measure, evaluate, join, parse_measure
-from tamis.evaluation.measures import parse_by_ir_measures
+from tamis.evaluation.measures import ALIASES, parse_by_ir_measures
 from tamis.types import Qrels, Run
 
 Grades = dict[str, dict[str, int]]
@@ -208,11 +209,48 @@ def test_aliases_get_their_main_name() -> None:
     assert {name: str(parse_measure(name)) for name in names} == names
 
 
+def test_every_name_of_trec_eval_is_understood_in_any_case() -> None:
+    for name, trec_name in TREC_NAMES.items():
+        for spelled in (trec_name, trec_name.upper(), trec_name.lower(), name.lower()):
+            assert parse_measure(spelled) == parse_measure(name), spelled
+
+
+def test_names_of_others_get_their_main_name() -> None:
+    names = {"ndcg_cut.10": "nDCG@10", "ndcg@10": "nDCG@10", "mrr@10": "RR@10", "P_10": "P@10"}
+    names |= {"recall@100": "R@100", "recall_100(rel=2)": "R(rel=2)@100", "bpref": "Bpref"}
+    names |= {"precision@10": "P@10", "hit_rate@5": "Success@5", "ap_FOUND@3": "AP_found@3"}
+    names |= {"iprec_at_recall_0.10": "IPrec@0.1", "set_relative_P": "SetP(relative=True)"}
+    assert {name: str(parse_measure(name)) for name in names} == names
+
+
+def test_every_alias_names_a_measure_that_is_there() -> None:
+    for alias, name in ALIASES.items():
+        assert alias == alias.lower()
+        assert name in ir_measures.measures.registry
+
+
+def test_a_measure_of_ir_measures_is_taken_as_it_is() -> None:
+    theirs: Any = ir_measures.AP(rel=2) @ 100
+    assert str(parse_measure(theirs)) == "AP(rel=2)@100"
+
+
+@pytest.mark.parametrize("wrong", [10, None, 0.5, ["AP"]])
+def test_a_measure_that_is_no_string_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_measure(wrong)
+    assert repr(wrong) in str(caught.value)
+    assert "nDCG@10" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("text", "problem", "hint"),
     [
         ("ndgc@10", "unknown measure 'ndgc@10'", "nDCG@10"),
-        ("map", "unknown measure 'map'", "MAP"),
+        ("ndgc_cut_10", "unknown measure 'ndgc_cut_10'", "nDCG@10"),
+        ("recal@10", "unknown measure 'recal@10'", "R@10"),
+        ("recip_ranks", "unknown measure", "RR"),
+        ("ndcg_cut", "needs a cutoff", "ndcg_cut_10"),
+        ("P_10@5", "does not read as a measure", "nDCG@10"),
         ("zzzzzz", "unknown measure", "for example"),
         ("P", "needs a cutoff", "P@5"),
         ("INST", "needs ", "for example"),

@@ -2,9 +2,10 @@
 
 from tamis.evaluation.agreement import Agreement, agree
 from tamis.evaluation.comparison_tables import agreement_table, agreements, comparison_table
+from tamis.evaluation.comparisons import Comparisons
 from tamis.evaluation.evaluate import Evaluation, QueryValue, evaluate, write_per_query
 from tamis.evaluation.judged import Judged, join
-from tamis.evaluation.measures import Measure, parse_measure
+from tamis.evaluation.measures import Measure, parse_measure, parse_measures
 from tamis.evaluation.significance import (
     Comparison,
     Interval,
@@ -18,11 +19,20 @@ from tamis.evaluation.significance import (
     randomisation_test,
     t_test,
 )
-from tamis.evaluation.tables import as_json, footnotes, latex, markdown, rich_table
+from tamis.evaluation.tables import (
+    as_json,
+    footnotes,
+    html_table,
+    latex,
+    markdown,
+    plain_text,
+    rich_table,
+)
 
 __all__ = [
     "Agreement",
     "Comparison",
+    "Comparisons",
     "Evaluation",
     "Interval",
     "Judged",
@@ -41,11 +51,14 @@ __all__ = [
     "fails",
     "footnotes",
     "holm",
+    "html_table",
     "interval_over_trials",
     "join",
     "latex",
     "markdown",
     "parse_measure",
+    "parse_measures",
+    "plain_text",
     "randomisation_test",
     "rich_table",
     "t_test",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tamis.evaluation.agreement import agree
 from tamis.evaluation.significance import Comparison
-from tamis.evaluation.tables import escape_latex, padded_line
+from tamis.evaluation.tables import align, escape_latex, html_rows, padded_line
+from tamis.terminal import visible
 from tamis.types import Run
 
 if TYPE_CHECKING:
@@ -35,6 +37,15 @@ class Plain:
         for row in self.rows:
             table.add_row(*map(Text, row))
         return table
+
+    def text(self) -> str:
+        """For `print`, in aligned columns."""
+        return f"{visible(self.title)}\n{align([self.heads, *self.rows], left=2)}"
+
+    def html(self) -> str:
+        """For a notebook."""
+        heads, *rows = [[escape(text) for text in line] for line in (self.heads, *self.rows)]
+        return f"<p>{escape(self.title)}</p>{html_rows(heads, rows, left=2)}"
 
     def markdown(self) -> str:
         """For a page."""

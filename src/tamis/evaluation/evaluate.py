@@ -5,17 +5,27 @@ from __future__ import annotations
 import codecs
 import csv
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.evaluation.judged import Judged, join
-from tamis.evaluation.measures import Measure, parse_by_ir_measures, parse_measure
-from tamis.types import Ids, Qrels, Run
+from tamis.evaluation.measures import (
+    Measure,
+    parse_by_ir_measures,
+    parse_measure,
+    parse_measures,
+)
+from tamis.types import Ids, Qrels, Queries, Run
+from tamis.types.frames import QUERY, make_frame
+
+if TYPE_CHECKING:
+    from tamis.evaluation.comparisons import Comparisons
 
 Values = NDArray[np.float64]
 
@@ -35,12 +45,18 @@ class Evaluation:
 
     Every query of the qrels counts. Those for which a run has no document are in `missing[run]`
     and count as zero; queries of a run that are not judged are in `unjudged[run]`, left out.
+    It prints as a table, and shows as one in a notebook.
 
     >>> qrels = Qrels.from_dict({"q1": {"d1": 1}, "q2": {"d2": 1}})
     >>> run = Run.from_dict({"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d1": 2.0, "d2": 1.0}})
     >>> evaluation = evaluate(qrels, {"bm25": run}, ["RR@10", "P@1"])
     >>> evaluation.values("bm25", "RR@10").tolist(), evaluation.mean("bm25", "RR@10")
     ([1.0, 0.5], 0.75)
+    >>> print(evaluation)
+    run    RR@10     P@1
+    bm25  0.7500  0.5000
+    <BLANKLINE>
+    2 judged queries; the mean over all of them.
     """
 
     queries: Ids
@@ -48,6 +64,11 @@ class Evaluation:
     per_query: Mapping[str, Values]
     missing: Mapping[str, Ids]
     unjudged: Mapping[str, Ids]
+    qrels: Qrels | None = None
+    rankings: Mapping[str, Run] = field(default_factory=dict)
+    """The judgements and runs that were evaluated, for the report."""
+    comparisons: Comparisons | None = None
+    """The comparison with a baseline, where one was asked for; tables then show it."""
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -77,6 +98,74 @@ class Evaluation:
                 for name, value in zip(names, line, strict=True):
                     yield QueryValue(run, query, name, value)
 
+    def compare(self, baseline: str, *, seed: int = 0) -> Comparisons:
+        """Every other run against the baseline on every measure: paired tests and intervals.
+
+        `seed` is that of the randomisation test and the bootstrap.
+        """
+        from tamis.evaluation.comparisons import compare_all
+
+        return compare_all(self, baseline, seed)
+
+    def to_pandas(self, *, per_query: bool = False) -> Any:
+        """A DataFrame with a row a run and a column a measure: what a table shows.
+
+        With `per_query`, every value: the columns `run`, `query_id`, `measure` and `value`.
+        """
+        if per_query:
+            rows = list(self.to_rows())
+            names = ("run", QUERY, "measure", "value")
+            return make_frame({name: [row[n] for row in rows] for n, name in enumerate(names)})
+        columns = {str(m): [self.summary(run, m) for run in self.runs] for m in self.measures}
+        return make_frame({"run": list(self.runs), **columns}, index="run")
+
+    def to_latex(self) -> str:
+        """A tabular with booktabs rules; the small print is a comment above it."""
+        from tamis.evaluation.tables import latex
+
+        return latex(self, self.comparisons or ())
+
+    def report(
+        self,
+        path: Path | str,
+        *,
+        baseline: str | None = None,
+        queries: Queries | None = None,
+        force: bool = False,
+    ) -> None:
+        """Write the HTML report, as `tamis evaluate --html` does; `queries` gives texts.
+
+        An existing file is refused without `force`. The baseline is the one that was compared
+        with before, unless another is named.
+        """
+        from tamis.evaluation.report import write_report
+
+        if self.qrels is None:
+            raise InputError("these values came without runs and qrels", hint="evaluate them first")
+        compared = self.comparisons if baseline is None else self.compare(baseline)
+        write_report(
+            Path(path),
+            self,
+            compared or (),
+            qrels=self.qrels,
+            runs=self.rankings,
+            queries=queries,
+            baseline=compared.baseline if compared else None,
+            force=force,
+        )
+
+    def __str__(self) -> str:
+        from tamis.evaluation.tables import plain_text
+
+        compared = self.comparisons
+        return plain_text(self, compared or ()) + (f"\n\n{compared}" if compared else "")
+
+    def _repr_html_(self) -> str:
+        from tamis.evaluation.tables import html_table
+
+        compared = self.comparisons
+        return html_table(self, compared or ()) + (compared._repr_html_() if compared else "")
+
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.measures))
         return f"<Evaluation: {', '.join(self.runs)}: {names}; {len(self.queries):,} queries>"
@@ -95,19 +184,17 @@ class Evaluation:
 
 
 def evaluate(
-    qrels: Qrels, runs: Mapping[str, Run], measures: Sequence[str | Measure]
+    qrels: Qrels, runs: Mapping[str, Run], measures: str | Measure | Iterable[str | Measure]
 ) -> Evaluation:
     """Measure every run on every query of the qrels.
 
     A run that shares no query with the qrels is an error, because it is a mix-up of files.
     """
-    parsed = tuple(dict.fromkeys(parse_measure(measure) for measure in measures))
-    if not parsed:
-        raise InputError("no measure to evaluate", hint="for example nDCG@10")
+    parsed = parse_measures(measures)
     if len(qrels) == 0:
         raise InputError("the qrels have no query", hint="evaluate with at least one judgement")
     if not runs:
-        raise InputError("no run to evaluate")
+        raise InputError("no run to evaluate", hint='such as {"bm25": run}')
     joined = {name: join(qrels, run) for name, run in runs.items()}
     for name, judged in joined.items():
         _refuse_strangers(name, runs[name], judged)
@@ -117,6 +204,8 @@ def evaluate(
         {name: _measure(qrels, runs[name], judged, parsed) for name, judged in joined.items()},
         {name: judged.missing for name, judged in joined.items()},
         {name: judged.unjudged for name, judged in joined.items()},
+        qrels,
+        dict(runs),
     )
 
 

@@ -1,7 +1,8 @@
 """Measures as values that print as themselves: `nDCG@10`, `AP(rel=2)@100`.
 
 Names and parameters are those of ir_measures, and two more that papers define their own way:
-`AP_found@k` and `nDCG_uncut@k`, which take AP's parameters.
+`AP_found@k` and `nDCG_uncut@k`, which take AP's parameters. Names of trec_eval and others are
+understood too: one table, `ALIASES`, says what each stands for.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,20 +69,59 @@ class Measure:
         return FORMULAS[self.name](source, self)
 
 
-ALIASES = {"SetF1": "SetF"}
-"""Names people use beside those of ir_measures."""
+ALIASES = {
+    # trec_eval
+    "map": "AP",
+    "map_cut": "AP",
+    "ndcg": "nDCG",
+    "ndcg_cut": "nDCG",
+    "recip_rank": "RR",
+    "recall": "R",
+    "p": "P",
+    "success": "Success",
+    "rprec": "Rprec",
+    "bpref": "Bpref",
+    "infap": "infAP",
+    "iprec_at_recall": "IPrec",
+    "set_p": "SetP",
+    "set_relative_p": "SetRelP",
+    "set_recall": "SetR",
+    "set_f": "SetF",
+    "set_map": "SetAP",
+    "num_q": "NumQ",
+    "num_ret": "NumRet",
+    "num_rel": "NumRel",
+    "num_rel_ret": "NumRelRet",
+    # ranx, scikit-learn, papers
+    "average_precision": "AP",
+    "mean_average_precision": "AP",
+    "mrr": "RR",
+    "reciprocal_rank": "RR",
+    "mean_reciprocal_rank": "RR",
+    "precision": "P",
+    "hit_rate": "Success",
+    "r_precision": "Rprec",
+    "f1": "SetF",
+    "setf1": "SetF",
+    "set_f1": "SetF",
+}
+"""Names that others use, in lower case, and the name that ir_measures has for each."""
+_FORM = re.compile(r"(?P<name>[^\W\d]\w*?)(?:[_.](?P<cutoff>\d+(?:\.\d+)?))?(?P<rest>[(@].*)?")
 
 
 def parse_measure(text: str | Measure) -> Measure:
-    """Read a measure as ir_measures writes it; aliases such as MAP or MRR get their main name.
+    """Read a measure as ir_measures writes it, or by a name of trec_eval or others, in any case.
 
     >>> [str(parse_measure(name)) for name in ("nDCG@10", "MAP", "P(rel=2)@5", "AP_found@3")]
     ['nDCG@10', 'AP', 'P(rel=2)@5', 'AP_found@3']
+    >>> [str(parse_measure(name)) for name in ("ndcg_cut_10", "recip_rank", "mrr@10", "recall_100")]
+    ['nDCG@10', 'RR', 'RR@10', 'R@100']
     """
     if isinstance(text, Measure):
         return text
+    text = _check_text(text)
     name, rest = _split(text)
-    name = ALIASES.get(name, name)
+    name = _names().get(name.lower(), name)
     theirs = _parse_theirs(text, ("AP" if name in OURS else name) + rest)
     known = theirs.SUPPORTED_PARAMS
     params = tuple(
@@ -93,11 +134,50 @@ def parse_measure(text: str | Measure) -> Measure:
     return Measure(name if name in OURS else theirs.NAME, cutoff, params)
 
 
+def parse_measures(measures: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
+    """One measure or several, without repetitions.
+
+    >>> [str(measure) for measure in parse_measures(["map", "AP", "P_5"])]
+    ['AP', 'P@5']
+    """
+    if isinstance(measures, str | Measure) or not isinstance(measures, Iterable):
+        return (parse_measure(measures),)
+    parsed = tuple(dict.fromkeys(parse_measure(name) for name in measures))
+    if not parsed:
+        raise InputError("no measure to evaluate", hint="for example nDCG@10")
+    return parsed
+
+
+def _check_text(text: object) -> str:
+    if type(text).__module__.partition(".")[0] == "ir_measures":  # their nDCG@10 is an object
+        return str(text)
+    if not isinstance(text, str):
+        raise InputError(f"a measure is a name, not {text!r} ({type(text).__name__})", hint=HINT)
+    return text
+
+
+def _names() -> dict[str, str]:
+    """Every name by its lower case, and the name that is parsed for it."""
+    import ir_measures
+
+    registry = ir_measures.measures.registry
+    return {name.lower(): name for name in (*registry, *OURS)} | ALIASES
+
+
 def _split(text: str) -> tuple[str, str]:
-    text = text.strip()
-    matched = re.match(r"\w+", text)
-    name = matched.group() if matched else ""
-    return name, text[len(name) :]
+    """A measure's name, and its parameters and cutoff as ir_measures writes them.
+
+    >>> _split("nDCG(dcg='exp-log2')@10"), _split("recall_100"), _split("iprec_at_recall_0.10")
+    (('nDCG', "(dcg='exp-log2')@10"), ('recall', '@100'), ('iprec_at_recall', '@0.10'))
+    """
+    matched = _FORM.fullmatch(text.strip())
+    if matched is None:
+        return "", text.strip()
+    name, cutoff, rest = matched.group("name", "cutoff", "rest")
+    at = f"@{cutoff}" if cutoff else ""
+    if name.lower().endswith("_cut") and not at and "@" not in (rest or ""):
+        raise InputError(f"measure {text!r}: needs a cutoff", hint=f"for example {name}_10")
+    return name, (rest or "") + at
 
 
 def parse_by_ir_measures(text: str) -> Any:
@@ -114,8 +194,6 @@ def parse_by_ir_measures(text: str) -> Any:
 
 def _parse_theirs(asked: str, text: str) -> Any:
     """The measure of ir_measures, its parameters checked."""
-    import ir_measures
-
     try:
         measure: Any = parse_by_ir_measures(text)
         for name, value in measure.params.items():
@@ -124,8 +202,7 @@ def _parse_theirs(asked: str, text: str) -> Any:
                 measure = measure(**{name: float(value)})
         measure.validate_params()
     except NameError as error:
-        known = [*ir_measures.measures.registry, *OURS]
-        raise InputError(f"unknown measure {asked!r}", hint=_near(asked, known)) from error
+        raise InputError(f"unknown measure {asked!r}", hint=_near(asked)) from error
     except AssertionError as error:
         raise InputError(f"measure {asked!r}: {_params_problem(measure)}", hint=HINT) from error
     except (ValueError, RecursionError) as error:
@@ -148,13 +225,13 @@ def _params_problem(measure: Any) -> str:
     return f"cannot take {wrong[0]}={measure.params.get(wrong[0])!r}"
 
 
-def _near(asked: str, known: list[str]) -> str:
+def _near(asked: str) -> str:
     name, rest = _split(asked)
-    spelled = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), list(spelled), n=3, cutoff=0.5)
+    names = _names()
+    near = difflib.get_close_matches(name.lower(), list(names), n=3, cutoff=0.5)
     if not near:
         return HINT
-    return "did you mean " + " or ".join(spelled[one] + rest for one in near) + "?"
+    return "did you mean " + " or ".join(dict.fromkeys(names[one] + rest for one in near)) + "?"
 
 
 def _check_cutoff(asked: str, cutoff: Any, meaning: str) -> None:

@@ -1,14 +1,16 @@
-"""An evaluation as a table: for the terminal, as JSON, LaTeX or Markdown, with its small print."""
+"""An evaluation as a table with its small print: text, terminal, HTML, JSON, LaTeX, Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.measures import Measure
 from tamis.evaluation.significance import Comparison
+from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,6 +47,30 @@ def rich_table(
     for run, cells in _lines(evaluation, comparisons, level):
         table.add_row(Text(run), *[_rich_cell(cell) for cell in cells])
     return table
+
+
+def plain_text(
+    evaluation: Evaluation, comparisons: Sequence[Comparison] = (), level: float = 0.05
+) -> str:
+    """Aligned columns for `print`, and the small print below them."""
+    no_mark = " " if comparisons else ""
+    rows = [["run", *[f"{measure}{no_mark}" for measure in evaluation.measures]]]
+    for run, cells in _lines(evaluation, comparisons, level):
+        rows.append([run, *[cell.text + (cell.mark or no_mark) for cell in cells]])
+    return "\n".join([align(rows), "", *map(visible, footnotes(evaluation, comparisons, level))])
+
+
+def html_table(
+    evaluation: Evaluation, comparisons: Sequence[Comparison] = (), level: float = 0.05
+) -> str:
+    """A table for a notebook, and the small print below it."""
+    rows = [
+        [escape(run), *map(_html_cell, cells)]
+        for run, cells in _lines(evaluation, comparisons, level)
+    ]
+    heads = ["run", *[escape(str(measure)) for measure in evaluation.measures]]
+    notes = "<br>".join(map(escape, footnotes(evaluation, comparisons, level)))
+    return f"{html_rows(heads, rows)}<p><small>{notes}</small></p>"
 
 
 def markdown(
@@ -163,6 +189,10 @@ def _markdown_cell(cell: Cell) -> str:
     return (f"**{cell.text}**" if cell.best else cell.text) + cell.mark
 
 
+def _html_cell(cell: Cell) -> str:
+    return (f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)) + cell.mark
+
+
 def _latex_cell(cell: Cell) -> str:
     number = rf"\textbf{{{cell.text}}}" if cell.best else cell.text
     return number + LATEX_MARKS[cell.mark]
@@ -173,6 +203,42 @@ def padded_line(line: Sequence[str], widths: Sequence[int]) -> str:
     first = line[0].ljust(widths[0])
     rest = [text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True)]
     return "| " + " | ".join([first, *rest]) + " |"
+
+
+def align(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Rows of text in columns: the first `left` of them to the left, the others to the right.
+
+    >>> print(align([["run", "AP"], ["bm25", "0.5000"]]))
+    run       AP
+    bm25  0.5000
+    """
+    shown = [[visible(text).replace("\n", " ") for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = [
+        "  ".join(
+            text.ljust(width) if number < left else text.rjust(width)
+            for number, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in shown
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def html_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table in HTML, its cells escaped already.
+
+    >>> html_rows(["run"], [["bm25"]])
+    '<table><thead><tr><th>run</th></tr></thead><tbody><tr><td>bm25</td></tr></tbody></table>'
+    """
+    sides = ["" if number < left else ' style="text-align: right"' for number in range(len(heads))]
+    head = "".join(f"<th{side}>{text}</th>" for side, text in zip(sides, heads, strict=True))
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{s}>{text}</td>" for s, text in zip(sides, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def escape_latex(text: str) -> str:

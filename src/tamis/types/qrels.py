@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
+from tamis.types import frames
 from tamis.types.ids import Ids
+
+GRADES = np.iinfo(np.int32)
+"""The range a grade may have."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,6 +68,32 @@ class Qrels:
     def to_dict(self) -> dict[str, dict[str, int]]:
         """The judgements as `{query: {document: grade}}`."""
         return {query: self[query] for query in self.queries}
+
+    @classmethod
+    def from_pandas(cls, frame: frames.Frame) -> Qrels:
+        """Judgements from a DataFrame with the columns `query_id`, `doc_id` and `relevance`.
+
+        Relevance is a whole number, ids are strings or whole numbers; other columns are not read.
+        """
+        pairs = frames.read_pairs(frame, frames.QRELS_COLUMNS)
+        grade = frames.read_numbers(frame, frames.RELEVANCE, frames.QRELS_COLUMNS)
+        wrong = (grade != np.floor(grade)) | (grade < GRADES.min) | (grade > GRADES.max)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise InputError(
+                f"column {frames.RELEVANCE!r} has {grade[row]:g} in row {row}, which is no grade",
+                hint=f"{frames.RELEVANCE} is a whole number: 0, 1, 2, …",
+            )
+        return cls.of_rows(*pairs, grade.astype(np.int32))
+
+    def to_pandas(self) -> Any:
+        """A DataFrame: `query_id`, `doc_id`, `relevance`; a query without judgements has no row."""
+        columns = {
+            frames.QUERY: np.repeat(np.array(list(self.queries), object), np.diff(self.offsets)),
+            frames.DOCUMENT: np.array(self.docs.take(self.doc), object),
+            frames.RELEVANCE: self.grade,
+        }
+        return frames.make_frame(columns)
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tamis.errors import InputError
+from tamis.types import frames
 from tamis.types.ids import Ids
 from tamis.types.order import house_order, repeated
 from tamis.types.records import Queries
@@ -160,6 +161,36 @@ class Run:
     def to_dict(self) -> dict[str, dict[str, float]]:
         """The run as `{query: {document: score}}`; extra columns are left out."""
         return {query: dict(self[query]) for query in self.queries.ids}
+
+    @classmethod
+    def from_pandas(cls, frame: frames.Frame) -> Run:
+        """A run from a DataFrame with the columns `query_id`, `doc_id` and `score`.
+
+        Rows may come in any order: scores decide, and a column `rank` is not read. Other columns
+        become extra columns. Ids may be whole numbers.
+        """
+        queries, docs, query, doc = frames.read_pairs(frame, frames.RUN_COLUMNS)
+        numbers = frames.read_numbers(frame, frames.SCORE, frames.RUN_COLUMNS)
+        order = np.argsort(query, kind="stable")
+        offsets = np.cumsum([0, *np.bincount(query, minlength=len(queries))])
+        further = frames.further_columns(frame, (*frames.RUN_COLUMNS, frames.RANK))
+        extra = {name: column[order] for name, column in further}
+        score = numbers[order].astype(np.float32)
+        return cls(Queries(queries), docs, offsets, doc[order], score, extra)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame: `query_id`, `doc_id`, `score`, `rank`, then the extra columns, best first.
+
+        A query without documents has no row there, and the queries' texts are left out.
+        """
+        columns: dict[str, Any] = {
+            frames.QUERY: np.repeat(np.array(list(self.queries.ids), object), self.sizes()),
+            frames.DOCUMENT: np.array(self.docs.take(self.doc), object),
+            frames.SCORE: self.score,
+            frames.RANK: self.ranks(),
+        }
+        extra = {name: column for name, column in self.extra.items() if name not in columns}
+        return frames.make_frame({**columns, **extra})
 
     def __len__(self) -> int:
         return len(self.queries)
