@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tamis.evaluation import compare, evaluate
     from tamis.fit.sieve import load_sieve
     from tamis.pipeline.rerank import rerank
+    from tamis.registry import open_source, open_stage
     from tamis.search import Index
     from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
 
@@ -31,6 +32,8 @@ _HOME = {
     "compare": "tamis.evaluation",
     "evaluate": "tamis.evaluation",
     "rerank": "tamis.pipeline.rerank",
+    "open_source": "tamis.registry",
+    "open_stage": "tamis.registry",
     "Index": "tamis.search",
     "Document": "tamis.types",
     "Ids": "tamis.types",
@@ -57,6 +60,8 @@ __all__ = [
     "evaluate",
     "load_sieve",
     "open_collection",
+    "open_source",
+    "open_stage",
     "read_qrels",
     "read_queries",
     "read_run",
