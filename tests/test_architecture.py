@@ -1,6 +1,7 @@
 """Each room imports only rooms that stand above it, and importing does nothing costly."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,9 @@ import tamis
 
 SOURCE = Path(tamis.__file__).parent
 ROOMS = """
-errors terminal cores _jit types durable manifest evaluation text collection splits experiments
-search scorers pipeline models labels training rankers fit judging tasks explain studies adapters
-serve cli testing
+errors terminal cores _jit types durable manifest registry evaluation text collection splits
+experiments search scorers pipeline models labels training rankers fit judging tasks explain studies
+adapters serve cli testing
 """.split()
 
 
@@ -51,6 +52,40 @@ def test_a_room_imports_only_rooms_above_it(path: Path) -> None:
     allowed = {*ROOMS[: ROOMS.index(here) + 1]}
     below = imported_rooms(path) - allowed
     assert not below, f"{here} imports {sorted(below)}, which stand below it"
+
+
+MAY_NAME_MODULES = ("registry.py", "__init__.py")
+"""The table of openers, and the names that `import tamis` offers."""
+
+
+def named_modules(path: Path) -> set[str]:
+    """The strings of a file that name a module of tamis, perhaps with `:name` after it."""
+    form = re.compile(r"tamis(\.[a-z_0-9]+)+:\w+|tamis(\.[a-z_0-9]+)+")
+    rooms = {*ROOMS}
+    strings = {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return {text for text in strings if form.fullmatch(text) and text.split(".")[1] in rooms}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_the_table_of_openers_names_modules_below(path: Path) -> None:
+    if str(path.relative_to(SOURCE)) in MAY_NAME_MODULES:
+        return
+    allowed = {*ROOMS[: ROOMS.index(room_of(path)) + 1]}
+    below = {
+        name for name in named_modules(path) if name.split(".")[1].split(":")[0] not in allowed
+    }
+    assert not below
+
+
+def test_the_table_of_openers_is_seen_by_that_test() -> None:
+    from tamis.registry import OPENERS
+
+    table = {place for kinds in OPENERS.values() for place in kinds.values()}
+    assert named_modules(SOURCE / "registry.py") >= table
 
 
 def test_help_imports_nothing_heavy() -> None:

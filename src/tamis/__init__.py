@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tamis.experiments import evaluate, experiment
     from tamis.fit.sieve import load_sieve
     from tamis.pipeline.rerank import rerank
+    from tamis.registry import open_source, open_stage
     from tamis.search import Index
     from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
 
@@ -36,6 +37,8 @@ _HOME = {
     "evaluate": "tamis.experiments",
     "experiment": "tamis.experiments",
     "rerank": "tamis.pipeline.rerank",
+    "open_source": "tamis.registry",
+    "open_stage": "tamis.registry",
     "Index": "tamis.search",
     "Document": "tamis.types",
     "Ids": "tamis.types",
@@ -66,6 +69,8 @@ __all__ = [
     "experiment",
     "load_sieve",
     "open_collection",
+    "open_source",
+    "open_stage",
     "read_qrels",
     "read_queries",
     "read_run",

@@ -3,7 +3,8 @@
 TamisError                 anything tamis raises on purpose
 ├── InputError             what was handed in cannot be used: a file, a line, an argument
 │   ├── LineError          one line or record of a file is bad
-│   └── UnknownFormatError nothing tamis reads looks like this
+│   ├── UnknownFormatError nothing tamis reads looks like this
+│   └── UnknownKindError   a spec names a kind that nothing here opens
 ├── OutputError            what was asked for cannot be written: it exists, it is locked
 ├── DamagedError           a file tamis wrote is truncated or changed
 ├── TrainingError          what is being learnt came to nothing
@@ -47,6 +48,10 @@ class LineError(InputError):
 
 class UnknownFormatError(InputError):
     """Nothing tamis reads looks like this."""
+
+
+class UnknownKindError(InputError):
+    """A spec names a kind that nothing here opens."""
 
 
 class OutputError(TamisError):

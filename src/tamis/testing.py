@@ -7,15 +7,18 @@ which part of it is not.
 from __future__ import annotations
 
 import json
-from typing import get_args
+from collections.abc import Callable
+from typing import TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import TamisError
+from tamis.errors import TamisError, UnknownKindError
+from tamis.registry import NO_OPENERS, Openers, Opening
 from tamis.types import Ids, Pairs, Queries, Run, Scorer, Scores, Source, Spec, Stage
 from tamis.types.pipeline import Scale
 
+Opened = TypeVar("Opened", Source, Stage)
 TOLERANCE = 1e-5
 """How far the score of a pair may lie from its score in another batch."""
 LONG_TEXT = 5000
@@ -136,8 +139,12 @@ def _check_cuts(scorer: Scorer, words: int) -> None:
     )
 
 
-def check_source(source: Source, queries: Queries) -> None:
-    """The queries asked for, the house order, no more than the top, the same every time."""
+def check_source(source: Source, queries: Queries, openers: Openers = NO_OPENERS) -> None:
+    """The queries asked for, the house order, no more than the top, the same every time.
+
+    The spec is plain JSON, and where all its kinds can be opened (by tamis or by the `openers` for
+    kinds of one's own, see `tamis.registry.Opening`) the source that it opens gives the same run.
+    """
     _require(len(queries) > 0, "a source is checked with one query at least")
     run = source(queries)
     _check_run(run)
@@ -158,10 +165,17 @@ def check_source(source: Source, queries: Queries) -> None:
     )
     _require(len(source(queries.select(np.arange(0)))) == 0, "no queries give a run of some")
     _check_spec(source.spec(), source.spec())
+    opened = _reopened(source.spec(), Opening(openers=openers).source)
+    if opened is not None:
+        _require(opened(queries) == run, "the source that the spec opens gives another run")
+        _require(opened.spec() == source.spec(), "the source that the spec opens has another spec")
 
 
-def check_stage(stage: Stage, run: Run) -> None:
-    """The same queries, documents only from the run it is given, which it does not change."""
+def check_stage(stage: Stage, run: Run, openers: Openers = NO_OPENERS) -> None:
+    """The same queries, documents only from the run it is given, which it does not change.
+
+    The spec is checked as that of a source is.
+    """
     _check_run(run)
     before = _copied(run)
     result = stage(run)
@@ -175,6 +189,10 @@ def check_stage(stage: Stage, run: Run) -> None:
     nothing = run.select(Ids.of([]))
     _require(len(stage(nothing)) == 0, "a run of no queries gives one of some")
     _check_spec(stage.spec(), stage.spec())
+    opened = _reopened(stage.spec(), Opening(openers=openers).stage)
+    if opened is not None:
+        _require(opened(run) == result, "the stage that the spec opens gives another run")
+        _require(opened.spec() == stage.spec(), "the stage that the spec opens has another spec")
 
 
 def _copied(run: Run) -> Run:
@@ -199,6 +217,16 @@ def _check_run(run: Run) -> None:
         np.array_equal(ordered.doc, run.doc),
         "documents are not ordered by score, and equal scores by id descending",
     )
+
+
+def _reopened(spec: Spec, open_spec: Callable[[Spec], Opened]) -> Opened | None:
+    """What a spec opens as it is read back from JSON; None where nothing opens one of its kinds."""
+    try:
+        return open_spec(json.loads(json.dumps(spec)))
+    except UnknownKindError:
+        return None
+    except TamisError as error:
+        raise AssertionError(f"the spec cannot be opened: {error}") from error
 
 
 def _check_spec(spec: Spec, again: Spec) -> None:

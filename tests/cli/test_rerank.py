@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tamis
 from tamis import read_run
 from tamis.cli.app import run
 from tamis.collection.runs import read_spec
@@ -254,10 +255,17 @@ def test_bad_lines_of_the_collection_are_told(
 
 def test_a_run_says_how_it_was_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts(capsys, "-o", "out.parquet", "--passages", "sentences:2:1", "--seed", "3", "--depth", "5")
-    assert read_spec("out.parquet") == {
-        "stage": "rerank", "model": "model", "passages": "sentences:2:1",
+    spec = read_spec("out.parquet") or {}
+    scorer, documents = spec.pop("scorer"), spec.pop("documents")
+    assert spec == {
+        "stage": "rerank", "version": 1, "model": "model", "passages": "sentences:2:1",
         "sentences": "tamis-rules 1", "aggregate": "max", "depth": 5, "missing": "raise", "seed": 3,
     }  # fmt: skip
+    assert scorer["path"] == str(Path("model").resolve())
+    assert documents["path"] == str(Path("collection").resolve())
+    again = tamis.open_stage(read_spec("out.parquet") or {})
+    texts = tamis.read_queries("collection/queries.jsonl")
+    assert again(read_run("run.trec").with_queries(texts)) == read_run("out.parquet")
     assert run(["convert", "out.parquet", "copy.parquet"]) == 0
     assert read_spec("copy.parquet") == read_spec("out.parquet")
     assert run(["convert", "copy.parquet", "copy.trec"]) == 0

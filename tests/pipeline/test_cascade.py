@@ -292,7 +292,7 @@ def test_an_index_gives_the_same_as_its_vectors(index: Index) -> None:
     assert calibration == CALIBRATION
     made = cascade(full, index, Known(), calibration)
     assert made(RUN) == stage()(RUN)
-    assert made.spec()["vectors"]["index"] == str(index.path)
+    assert made.spec()["vectors"]["index"]["path"] == str(index.path)
 
 
 def test_a_run_calibrated_on_its_own_queries(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

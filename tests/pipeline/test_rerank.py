@@ -290,7 +290,9 @@ def test_the_contract_of_stages_is_kept(tmp_path: Path) -> None:
         check_stage(stage, RUN)
     spec = rerank(Words(), DOCUMENTS, passages="sentences:2:1", model="my-model").spec()
     assert json.loads(json.dumps(spec)) == {
-        "stage": "rerank", "model": "my-model", "passages": "sentences:2:1",
+        "stage": "rerank", "version": 1, "model": "my-model", "passages": "sentences:2:1",
+        "scorer": {"scorer": "python", "version": 1, "class": "Words"},
+        "documents": {"documents": "python", "version": 1, "class": type(DOCUMENTS).__name__},
         "sentences": "tamis-rules 1", "aggregate": "max", "depth": 100, "missing": "raise",
         "seed": 0,
     }  # fmt: skip

@@ -39,13 +39,13 @@ def test_a_flipped_bit_in_the_weights_is_found_on_opening(model: Path) -> None:
 
 
 def test_a_file_is_read_for_it_once(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, read = weight_digests._sha256, []
+    real, read = weight_digests.sha256_of, []
 
     def counted(file: Path) -> str:
         read.append(file.name)
         return real(file)
 
-    monkeypatch.setattr(weight_digests, "_sha256", counted)
+    monkeypatch.setattr(weight_digests, "sha256_of", counted)
     open_scorer(model)
     open_scorer(model)
     assert read == ["model.safetensors"]

@@ -213,9 +213,10 @@ def test_the_contract_of_sources(tmp_path: Path) -> None:
     queries = Queries.of(Query(f"q{n}", f"{n} 1 0") for n in range(5))
     for source in (dense, dense % 7, hybrid(index.bm25(), dense)):
         check_source(source, queries)
-    assert dense.spec() == {
-        "source": "dense", "index": str(index.path), "model": "Numbers", "weights": ""
-    }  # fmt: skip
+    spec = dense.spec()
+    assert spec["index"]["path"] == str(index.path)
+    assert (spec["model"], spec["passages"]) == ("Numbers", {"passages": "whole"})
+    assert spec["encoder"] == {"scorer": "python", "version": 1, "class": "Numbers"}
 
 
 def test_queries_without_texts_and_no_top(tmp_path: Path) -> None:

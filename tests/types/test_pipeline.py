@@ -48,11 +48,13 @@ def test_operators() -> None:
 def test_specs_are_plain() -> None:
     assert (Numbers() % 4 >> Backwards() % 2).spec() == {
         "source": "then",
-        "first": {"source": "top", "k": 4, "of": {"source": "numbers"}},
+        "version": 1,
+        "first": {"source": "top", "version": 1, "k": 4, "of": {"source": "numbers"}},
         "stage": {
             "stage": "chain",
+            "version": 1,
             "first": {"stage": "backwards"},
-            "second": {"stage": "top", "k": 2},
+            "second": {"stage": "top", "version": 1, "k": 2},
         },
     }
 

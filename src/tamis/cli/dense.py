@@ -105,6 +105,7 @@ def _compile_kernels(opened: Index, encoder: Encoder) -> None:
 def recorded_encoder(opened: Index, reference: str | None, threads: int | None) -> Encoder:
     """The encoder that made the vectors of an index, or the one named, which must be the same."""
     from tamis.models.folder import has_weights
+    from tamis.models.scorer_specs import named
     from tamis.search.dense import check_complete, vector_model
 
     check_complete(opened)
@@ -119,7 +120,7 @@ def recorded_encoder(opened: Index, reference: str | None, threads: int | None) 
             hint="name that model with --model, or encode again: "
             + command("index", "-o", opened.path, "--dense", reference or model.name, "--force"),
         )
-    return _opened(folder, threads)
+    return named(_opened(folder, threads), reference or recorded.reference or recorded.name)
 
 
 def dense_source(

@@ -335,7 +335,8 @@ def _described(spec: dict[str, Any]) -> str:
             return _described(spec["first"])
         fused = f", {how['interpolate']:g} of the score" if "interpolate" in how else ""
         return f"{_described(spec['first'])}, re-ranked to {how['depth']:,}{fused}"
-    parameters = {name: value for name, value in spec.items() if name not in ("source", "index")}
+    unsaid = ("source", "version", "index")
+    parameters = {name: value for name, value in spec.items() if name not in unsaid}
     feedback = parameters.pop("rm3", None)
     named = f"{parameters.pop('ranking')} {listed(parameters)}"
     return f"{named} and rm3 {listed(feedback)}" if feedback else named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,15 +15,16 @@ from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from tamis.collection._records import Columns
-    from tamis.collection.base import Faults
+    from tamis.collection.base import Collection, Faults
     from tamis.models import Ranker
     from tamis.pipeline.cache import ScoreCache
-    from tamis.types import Document, Queries, Run
+    from tamis.search import Index
+    from tamis.types import Queries, Run
 
 
 def open_documents(
     name: str, format: str | None, columns: Columns, skip: bool
-) -> tuple[Iterable[Document], Queries | None, Faults]:
+) -> tuple[Index | Collection, Queries | None, Faults]:
     """The documents of a collection or an index, the queries that came with them, and the bad
     lines met so far; a document without a text is none of them.
     """
@@ -41,7 +42,7 @@ def open_documents(
         columns=columns,
         on_error="skip" if skip else "raise",
     )
-    return opened.documents, opened.queries, opened.faults
+    return opened, opened.queries, opened.faults
 
 
 def with_texts(run: Run, file: str | None, known: Queries | None, skip: bool) -> Run:

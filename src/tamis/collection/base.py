@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tamis.collection.notes import counted
 from tamis.errors import LineError
 from tamis.types import Document, Ids, Qrels, Queries
+
+if TYPE_CHECKING:
+    from tamis.collection._records import Columns
 
 SHOWN_FAULTS, SHOWN_EMPTY = 10, 5
 
@@ -91,6 +94,21 @@ class Streamed:
         return self.read()
 
 
+OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a collection was opened by, so that it can be opened again."""
+
+    place: str
+    is_id: bool
+    """Whether the place is an id such as `tamis:pydocs`, not a path."""
+    format: str | None
+    columns: Columns
+    on_error: OnError
+
+
 def no_queries() -> Queries:
     """The queries of a collection that has none."""
     return Queries(Ids.of([]), ())
@@ -99,7 +117,8 @@ def no_queries() -> Queries:
 class Collection:
     """Documents, queries, and judgements by split; queries and judgements are read when asked for.
 
-    `format` is what `open_collection` found it to be, such as `beir`.
+    `format` is what `open_collection` found it to be, such as `beir`; `reference` is what it was
+    opened by, if anything.
     """
 
     def __init__(
@@ -110,7 +129,9 @@ class Collection:
         queries: Callable[[], Queries] = no_queries,
         qrels: Callable[[], Mapping[str, Qrels]] = dict,
         faults: Faults | None = None,
+        reference: Reference | None = None,
     ) -> None:
+        self.reference = reference
         self.name, self.format, self.documents = name, format, documents
         self._read_queries, self._read_qrels = queries, qrels
         self.faults = faults or Faults()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tamis.collection import msmarco, tables, trec_topics
 from tamis.collection._records import Columns
-from tamis.collection.base import Collection, Faults, Streamed
+from tamis.collection.base import Collection, Faults, OnError, Reference, Streamed
 from tamis.collection.beir import open_beir, open_judged
 from tamis.collection.checks import Checks, FaultsOnce, checked_queries
 from tamis.collection.formats import FORMATS, formats_of
@@ -34,7 +33,7 @@ def open_collection(
     columns: Columns | None = None,
     queries: str | Path | None = None,
     qrels: Mapping[str, str | Path] | None = None,
-    on_error: Literal["raise", "skip"] = "raise",
+    on_error: OnError = "raise",
 ) -> Collection:
     """A collection from a file, a folder, `tamis:pydocs` or `ir_datasets:ID`.
 
@@ -52,7 +51,9 @@ def open_collection(
     ['Sieves sort grain.']
     """
     faults = FaultsOnce(skip=on_error == "skip")
-    collection = _open(path_or_id, _Request(format, columns or Columns(), faults))
+    columns = columns or Columns()
+    collection = _open(path_or_id, _Request(format, columns, faults))
+    collection.reference = Reference(str(path_or_id), is_id(path_or_id), format, columns, on_error)
     return with_files(collection, queries, qrels)
 
 
@@ -79,6 +80,7 @@ def _with_queries(collection: Collection, path: str | Path) -> Collection:
         lambda: read_queries(path, faults=collection.faults),
         lambda: collection.qrels,
         collection.faults,
+        collection.reference,
     )
 
 
@@ -105,6 +107,7 @@ def _with_qrels(
         queries,
         qrels,
         collection.faults,
+        collection.reference,
     )
 
 

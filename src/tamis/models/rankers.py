@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,17 +13,16 @@ from tamis.manifest import read_manifest
 from tamis.models.adopting import kind_of
 from tamis.models.bases import find_base
 from tamis.models.folder import open_scorer, usual_backend
+from tamis.models.scorer_specs import alignment, named
 from tamis.models.trying import tried
+from tamis.pipeline.library import Documents
 from tamis.scorers._onnx import Backend
-from tamis.scorers.alignment import Alignment
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.lexical import Lexical
-from tamis.scorers.vectors import read_vectors
 from tamis.scorers.weights import read_config
-from tamis.scorers.word_counts import WordCounts
 from tamis.search import Index
-from tamis.types import Document, Scorer
+from tamis.types import Scorer
 
 BLOCK = 1 << 20
 
@@ -48,7 +46,7 @@ def open_ranker(
     name: str | Path,
     *,
     threads: int | None = None,
-    documents: Iterable[Document] | None = None,
+    documents: Documents | None = None,
     backend: Backend | None = None,
 ) -> Ranker:
     """The scorer that a name stands for: a model folder, a plain Hugging Face folder that says
@@ -70,13 +68,13 @@ def open_ranker(
     if str(name) in (ALIGNMENT, ALIGNMENT.rstrip(":")):
         raise InputError("alignment needs word vectors", hint="name them: alignment:vectors.txt")
     if str(name).startswith(ALIGNMENT) and documents is not None:
-        vectors = read_vectors(Path(str(name).removeprefix(ALIGNMENT)).expanduser())
-        return Ranker(Alignment(vectors, WordCounts.of(documents)), str(name), None)
+        vectors = Path(str(name).removeprefix(ALIGNMENT)).expanduser()
+        return Ranker(alignment(vectors, documents), str(name), None)
     folder = Path(name).expanduser()
     if not folder_exists(folder) or read_manifest(folder) is None:
         folder = find_base(name)
     chosen = backend or usual_backend(folder)
-    scorer = tried(lambda: _open(folder, threads, chosen), folder)
+    scorer = named(tried(lambda: _open(folder, threads, chosen), folder), name)
     return Ranker(scorer, str(name), digest(folder, type(scorer).__name__, chosen))
 
 

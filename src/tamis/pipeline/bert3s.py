@@ -50,7 +50,8 @@ class ThreeSentences:
             )
 
     def __str__(self) -> str:
-        return f"{NAME}:{self.alpha:g}:{self.w2:g}:{self.w3:g}"
+        numbers = (self.alpha, self.w2, self.w3)
+        return ":".join([NAME, *(np.format_float_positional(n, trim="-") for n in numbers)])
 
     def combined(self, first: Any, best: Any) -> Any:
         """The score of documents from the first stage's and the best sentences', best first."""

@@ -23,8 +23,10 @@ from tamis.pipeline.cascade_vectors import StoredVectors, VectorSource
 from tamis.pipeline.placing import below
 from tamis.pipeline.rerank import Rerank
 from tamis.pipeline.reranked import Found, changes, rows_before
+from tamis.registry import NUMBER, Opening, Types, check_keys
 from tamis.search import Index
 from tamis.types import Encoder, Run, Spec, Stage, join_runs
+from tamis.types.pipeline import SPEC_VERSION
 
 Rows = NDArray[np.int64]
 BLOCK = 64
@@ -44,14 +46,19 @@ class Cascaded:
     run: Run
     before: Run
     missed: NDArray[np.float64]
-    spec: Spec
+    stage: Cascade
     not_scored: Mapping[str, int] = field(default_factory=dict)
     """How many documents and queries could not be scored, by reason."""
+
+    @property
+    def spec(self) -> Spec:
+        """How the run was made: the spec of the stage."""
+        return self.stage.spec()
 
     def facts(self) -> dict[str, Any]:
         """What there is to tell, by section and name."""
         skipped, scored = self.run.extra["skipped"], self.run.extra["passage"] >= 0
-        asked, k = max(int((self.run.sizes() > 0).sum()), 1), int(self.spec["k"])
+        asked, k = max(int((self.run.sizes() > 0).sum()), 1), self.stage.k
         candidates = max(int((skipped | scored).sum()), 1)
         found = 1 - float(self.missed.sum()) / (asked * k)
         return {
@@ -93,6 +100,7 @@ class Cascade(Stage):
         """See `Stage.spec`."""
         return {
             "stage": "cascade",
+            "version": SPEC_VERSION,
             "full": self.full.spec(),
             "vectors": self.vectors.spec(),
             "calibration": self.calibration.record(),
@@ -116,7 +124,7 @@ class Cascade(Stage):
         missed = np.zeros(len(run))
         np.add.at(missed, np.repeat(np.arange(len(run)), run.sizes()), found.chance)
         found.left.update(_left_out(self.full, run, found.candidate))
-        return Cascaded(found.placed(run), run, missed, self.spec(), dict(found.left))
+        return Cascaded(found.placed(run), run, missed, self, dict(found.left))
 
     def _next(self, rows: Rows, candidates: Candidates, found: _Found) -> Rows:
         """Which documents of a query are to be scored now; none when enough are."""
@@ -203,6 +211,28 @@ def cascade(
     return Cascade(full, StoredVectors.of(index, encoder), calibration, agreement, k)
 
 
+def open_stage(values: Spec, opening: Opening) -> Cascade:
+    """See `registry.OPENERS`."""
+    keys: dict[str, Types] = {
+        "full": dict,
+        "vectors": dict,
+        "calibration": dict,
+        "agreement": NUMBER,
+        "k": int,
+    }
+    check_keys("a cascade", values, keys)
+    full = opening.stage(values["full"])
+    if not isinstance(full, Rerank):
+        raise InputError(
+            "the spec of a cascade has another stage for 'full'", hint="it is a re-ranking"
+        )
+    numbers = dict.fromkeys(Calibration.__dataclass_fields__, NUMBER)
+    check_keys("a calibration", values["calibration"], {**numbers, "queries": int})
+    vectors: VectorSource = opening.open("vectors", values["vectors"])
+    learned = Calibration(**values["calibration"])
+    return Cascade(full, vectors, learned, values["agreement"], values["k"])
+
+
 def calibrate(full: Rerank, index: Index, encoder: Encoder, run: Run) -> Calibration:
     """What a re-ranker's scores have to do with first-stage scores and vectors.
 
@@ -254,7 +284,7 @@ def cascade_and_calibrate(
     nothing = np.zeros(len(whole.run.doc), bool)
     joined = join_runs([whole.run.with_extra(skipped=nothing), done.run])
     left = Counter(done.not_scored) + Counter(whole.found.not_scored().get("not re-ranked", {}))
-    return Cascaded(joined, run, missed, stage.spec(), dict(left))
+    return Cascaded(joined, run, missed, stage, dict(left))
 
 
 def _candidates(

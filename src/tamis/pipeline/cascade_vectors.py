@@ -10,11 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
+from tamis.registry import Opening, check_keys, spec_of
 from tamis.search import Index
-from tamis.search.dense import check_complete, check_encoder, vector_model
+from tamis.search.dense import (
+    EMBEDDING_KEYS,
+    check_complete,
+    check_embeddings,
+    check_encoder,
+    embedding_spec,
+)
+from tamis.search.index_spec import index_spec, open_encoder, open_index
 from tamis.search.snapshot import Snapshot
 from tamis.search.vectors import Vectors, encode_counting
 from tamis.types import Encoder, Ids, Spec
+from tamis.types.pipeline import SPEC_VERSION
 
 Rows = NDArray[np.float32]
 
@@ -85,12 +94,22 @@ class StoredVectors:
 
     def spec(self) -> Spec:
         """See `VectorSource.spec`."""
-        model = vector_model(self.index)
         return {
-            "index": str(self.index.path),
-            "model": "" if model is None else model.name,
-            "weights": "" if model is None else model.sha256,
+            "vectors": "index",
+            "version": SPEC_VERSION,
+            "index": index_spec(self.index),
+            "encoder": spec_of("scorer", self.encoder),
+            **embedding_spec(self.index),
         }
+
+
+def open_vectors(values: Spec, opening: Opening) -> StoredVectors:
+    """See `registry.OPENERS`."""
+    keys = {"index": dict, "encoder": dict, **EMBEDDING_KEYS}
+    check_keys("the vectors of an index", values, keys)
+    index = open_index(values["index"], opening)
+    check_embeddings(index, values)
+    return StoredVectors.of(index, open_encoder(values["encoder"], opening))
 
 
 def _nearest(vectors: Vectors, query: NDArray[Any], documents: NDArray[Any]) -> Rows:

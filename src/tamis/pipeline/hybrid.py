@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tamis.errors import InputError
 from tamis.pipeline.fuse import Normalisation, reciprocal_rank, scores_in, weighted_sum
+from tamis.registry import NUMBER, Opening, Types, check_choice, check_keys
 from tamis.types import Queries, Run, Source, Spec
-from tamis.types.pipeline import DEFAULT_TOP
+from tamis.types.pipeline import DEFAULT_TOP, SPEC_VERSION
 
 Method = Literal["rrf", "sum"]
 WORDS = "words"
@@ -68,14 +69,37 @@ class Hybrid(Source):
         told = scale if isinstance(scale, str) else list(scale)
         how = {"k": self.k} if self.method == "rrf" else {"normalisation": told}
         weights = {} if self.weights is None else {"weights": list(self.weights)}
+        column = {} if self.column is None else {"column": self.column}
         return {
             "source": "hybrid",
+            "version": SPEC_VERSION,
             "method": self.method,
             **how,
             **weights,
             "depth": self.depth,
+            **column,
             "of": [source.spec() for source in self.sources],
         }
+
+
+def open_source(values: Spec, opening: Opening) -> Hybrid:
+    """See `registry.OPENERS`."""
+    settings, by_rank = dict(values), values.get("method") == "rrf"
+    how: dict[str, Types] = {"k": int} if by_rank else {"normalisation": (str, list)}
+    more = {"column": str} if by_rank else {"column": str, "weights": list}
+    check_keys("a hybrid", values, {"method": str, **how, "depth": int, "of": list}, more)
+    check_choice("the method of a hybrid", values["method"], get_args(Method))
+    sources = tuple(opening.source(spec) for spec in settings.pop("of"))
+    scales = values.get("normalisation", [])
+    for scale in [scales] if isinstance(scales, str) else scales:
+        check_choice("a normalisation of a hybrid", scale, get_args(Normalisation))
+    for weight in values.get("weights", []):
+        check_keys("a hybrid", {"weights": weight}, {"weights": NUMBER})
+    if isinstance(scales, list) and not by_rank:
+        settings["normalisation"] = tuple(scales)
+    if "weights" in values:
+        settings["weights"] = tuple(values["weights"])
+    return Hybrid(sources, **settings)
 
 
 def words_and_vectors(words: Source, dense: Source, vectors: float = VECTORS) -> Hybrid:

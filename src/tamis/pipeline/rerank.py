@@ -31,13 +31,16 @@ from tamis.pipeline.aggregate import (
 )
 from tamis.pipeline.bert3s import ThreeSentences, parse_three_sentences
 from tamis.pipeline.cache import ScoreCache
+from tamis.pipeline.documents import documents_spec
 from tamis.pipeline.library import Documents, Library, library
 from tamis.pipeline.passage_scores import PassageScorer, PassageScores
 from tamis.pipeline.placing import below, interpolated
 from tamis.pipeline.reranked import Found, Reranked
 from tamis.pipeline.stored_scores import Probed, StoredScores, probed, stored_scores
+from tamis.registry import NUMBER, Opening, Types, check_choice, check_keys, spec_of
 from tamis.text.passages import PassageSpec, parse_spec
 from tamis.types import Run, Scorer, Spec, Stage
+from tamis.types.pipeline import SPEC_VERSION
 
 Rows = NDArray[np.int64]
 
@@ -89,7 +92,10 @@ class Rerank(Stage):
         told = {"interpolate": self.interpolate, "latency": self.latency, "beside": self.beside}
         return {
             "stage": "rerank",
+            "version": SPEC_VERSION,
             "model": self.model or type(self.scorer).__name__,
+            "scorer": spec_of("scorer", self.scorer),
+            "documents": documents_spec(self.documents),
             **self.passages.record(),
             "aggregate": str(self.aggregate),
             "depth": self.depth,
@@ -126,7 +132,7 @@ class Rerank(Stage):
         after = Run.trusted(
             placed.queries, placed.docs, placed.offsets, placed.doc, placed.score, extra
         )
-        return Reranked(after, run, row, found, self.spec(), seconds)
+        return Reranked(after, run, row, found, self, seconds)
 
     def _score(self, run: Run) -> tuple[Found, NDArray[np.float64] | None]:
         """Score the rows that are to be re-ranked; with a latency also the seconds a query took."""
@@ -299,6 +305,45 @@ def rerank(
 
 def _combination(text: str) -> Aggregation | ThreeSentences:
     return parse_three_sentences(text) if text.startswith(bert3s.NAME) else parse_aggregation(text)
+
+
+_KEYS = {
+    "model": str,
+    "scorer": dict,
+    "documents": dict,
+    "passages": str,
+    "aggregate": str,
+    "depth": int,
+    "missing": str,
+    "seed": int,
+}
+_OPTIONAL: dict[str, Types] = {
+    "sentences": str,
+    "interpolate": NUMBER,
+    "latency": NUMBER,
+    "beside": str,
+}
+
+
+def open_stage(values: Spec, opening: Opening) -> Rerank:
+    """See `registry.OPENERS`."""
+    check_keys("a re-ranking", values, _KEYS, _OPTIONAL)
+    check_choice("missing", values["missing"], ("raise", "skip"))
+    passages = parse_spec(values["passages"])
+    splitter = passages.record().get("sentences")
+    if values.get("sentences") != splitter:
+        raise InputError(
+            f"the spec was written where {values.get('sentences')} splits sentences, "
+            f"here {splitter} does",
+            hint="passages would be others: build the pipeline again",
+        )
+    unread = ("scorer", "documents", "passages", "sentences")
+    return rerank(
+        opening.scorer(values["scorer"]),
+        opening.open("documents", values["documents"]),
+        passages=passages,
+        **{name: value for name, value in values.items() if name not in unread},
+    )
 
 
 def affordable(seconds: float, pace: float, done: int, left: int) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tamis.evaluation import agree
 from tamis.pipeline.passage_scores import PassageScores
-from tamis.types import Run, Spec
+from tamis.types import Run, Spec, Stage
 
 Ints = NDArray[np.int32]
 FIRST = 10
@@ -75,9 +75,14 @@ class Reranked:
     before: Run
     row: NDArray[np.int64]
     found: Found
-    spec: Spec
+    stage: Stage
     seconds: NDArray[np.float64] | None = None
     """How long each query took, where there was a latency to keep."""
+
+    @property
+    def spec(self) -> Spec:
+        """How the run was made: the spec of the stage."""
+        return self.stage.spec()
 
     def depths(self) -> NDArray[np.int64]:
         """How many documents of each query have a new score."""
@@ -86,7 +91,7 @@ class Reranked:
 
     def facts(self) -> dict[str, Any]:
         """What there is to tell, by section and name."""
-        unsaid = ("stage", "seed", "missing")
+        unsaid = ("stage", "version", "scorer", "documents", "seed", "missing")
         return {
             "how": {name: value for name, value in self.spec.items() if name not in unsaid},
             "scored": self._scored(),

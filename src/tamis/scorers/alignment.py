@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
+from tamis.registry import HasSpec, python_spec
 from tamis.scorers._nearest import LANES, nearest_sums
 from tamis.scorers.bags import (
     MOST_WORDS,
@@ -25,7 +26,7 @@ from tamis.scorers.bags import (
 from tamis.scorers.vectors import Matrix, WordVectors
 from tamis.scorers.word_counts import WordCounts
 from tamis.text.analysis import analyzer
-from tamis.types import Pairs, Scores
+from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
 Floats = NDArray[np.float32]
@@ -48,6 +49,14 @@ class Alignment:
     vectors: WordVectors
     counts: WordCounts
     scale: Scale = "regression"
+    origin: HasSpec | None = None
+    """What opens it again, where its parts lie on disk."""
+
+    def spec(self) -> Spec:
+        """Plain JSON from which the scorer can be opened again."""
+        if self.origin is not None:
+            return self.origin.spec()
+        return python_spec("scorer", self)
 
     def score(self, pairs: Pairs) -> Scores:
         """The score of every pair; each text is read once, block by block."""

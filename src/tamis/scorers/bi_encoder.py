@@ -16,9 +16,10 @@ from tamis.scorers._onnx import Backend, OnnxTexts, Session
 from tamis.scorers.batching import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
 from tamis.scorers.modules import check_modules, pooling_folder
 from tamis.scorers.note import ModelNote, Pooling, note_if_any
+from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, json_of, length_said
 from tamis.scorers.weights import Tensor, load, open_tokens, read_config
-from tamis.types import Pairs, Scores
+from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
 LENGTH = 512
@@ -90,6 +91,7 @@ class BiEncoder:
     budget: int = BUDGET
     scale: Scale = "cosine"
     documents: BiEncoder | None = None
+    origin: Origin | None = None
 
     @classmethod
     def open(
@@ -131,7 +133,12 @@ class BiEncoder:
         return cls(
             model, tokens, layout, length, pooling or pooling_of(path, note), threads,
             documents=documents,
+            origin=Origin.of("bi-encoder", path, backend, max_length=max_length, pooling=pooling),
         )  # fmt: skip
+
+    def spec(self) -> Spec:
+        """Plain JSON from which the model can be opened again."""
+        return model_spec(self.origin, self)
 
     @property
     def dimensions(self) -> int:

@@ -16,9 +16,10 @@ from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers._onnx import Backend, OnnxPairs, Session
 from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, in_batches, probability
 from tamis.scorers.note import note_if_any
+from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.tokens import Layout, TokenIds, Tokens, length_said, share
 from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config, take
-from tamis.types import Pairs, Scores
+from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
 LENGTH = 512
@@ -96,6 +97,7 @@ class CrossEncoder:
     budget: int = BUDGET
     document_tokens: int | None = None
     """Where the text alone is cut, before the pair is."""
+    origin: Origin | None = None
 
     @classmethod
     def open(
@@ -126,7 +128,15 @@ class CrossEncoder:
         check_length(length, model.longest, layout.extra)
         meaning = scale_of(model.outputs, scale or (note.scale if note else None))
         documents = note.document_tokens if note else None
-        return cls(model, tokens, layout, length, meaning, threads, document_tokens=documents)
+        origin = Origin.of("cross-encoder", path, backend, max_length=max_length, scale=scale)
+        return cls(
+            model, tokens, layout, length, meaning, threads,
+            document_tokens=documents, origin=origin,
+        )  # fmt: skip
+
+    def spec(self) -> Spec:
+        """Plain JSON from which the model can be opened again."""
+        return model_spec(self.origin, self)
 
     @property
     def outputs(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit
+from tamis.registry import Opening, check_keys
 from tamis.scorers.bags import (
     MOST_WORDS,
     Bags,
@@ -20,12 +21,13 @@ from tamis.scorers.bags import (
     text_blocks,
 )
 from tamis.search.index import Index
+from tamis.search.index_spec import index_spec, open_index, open_ranking
 from tamis.search.lengths import length_byte
 from tamis.search.rankings import BM25, Doubles, Floats, Ranking
 from tamis.search.searching import UNITS, sums_of
 from tamis.search.tables import PairScores
-from tamis.types import Pairs, Scores
-from tamis.types.pipeline import Scale
+from tamis.types import Pairs, Scores, Spec
+from tamis.types.pipeline import SPEC_VERSION, Scale
 
 Number = Any
 
@@ -46,6 +48,15 @@ class Lexical:
     index: Index
     ranking: Ranking = field(default_factory=BM25)
     scale: Scale = "regression"
+
+    def spec(self) -> Spec:
+        """Plain JSON from which the scorer can be opened again."""
+        return {
+            "scorer": "lexical",
+            "version": SPEC_VERSION,
+            "index": index_spec(self.index),
+            **self.ranking.spec(),
+        }
 
     def score(self, pairs: Pairs) -> Scores:
         """The score of every pair; each text is read once, block by block."""
@@ -88,6 +99,13 @@ class Lexical:
             hits.words, hits.offsets, pairs, block.index, entry, values,
         )  # fmt: skip
         return values
+
+
+def open_scorer(values: Spec, opening: Opening) -> Lexical:
+    """See `registry.OPENERS`."""
+    ranking, rest = open_ranking("a lexical scorer", values)
+    check_keys("a lexical scorer", rest, {"index": dict})
+    return Lexical(open_index(rest["index"], opening), ranking)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.types import Pairs, Scores
+from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
 MOST = 200_000
@@ -35,6 +35,10 @@ class Remembering:
     def __post_init__(self) -> None:
         if self.model.documents is not None and self.documents is None:
             self.documents = Remembering(self.model.documents, self.most)
+
+    def spec(self) -> Spec:
+        """The spec of the model."""
+        return self.model.spec()
 
     def score(self, pairs: Pairs) -> Scores:
         """The cosine of every pair, and how many tokens of it were cut."""

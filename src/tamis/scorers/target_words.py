@@ -29,11 +29,12 @@ from tamis.scorers.batching import (
     probability,
 )
 from tamis.scorers.note import note_if_any
+from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import TokenIds, Tokens
 from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config
 from tamis.scorers.words import word_ids
-from tamis.types import Pairs, Scores
+from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
 TEMPLATE = "Query: {query} Document: {document} Relevant:"
@@ -70,6 +71,7 @@ class TargetWords:
     how: Score = "words"
     threads: int | None = None
     budget: int = BUDGET
+    origin: Origin | None = None
 
     @classmethod
     def open(
@@ -119,7 +121,15 @@ class TargetWords:
             kind,
             _score(score or (note.score if note else None) or "words"),
             threads,
-        )
+            origin=Origin.of(
+                "target-words", path, backend, words=list(words) if words else None, score=score,
+                template=template, max_length=max_length, family=family,
+            ),
+        )  # fmt: skip
+
+    def spec(self) -> Spec:
+        """Plain JSON from which the model can be opened again."""
+        return model_spec(self.origin, self)
 
     @property
     def scale(self) -> Scale:

@@ -21,7 +21,7 @@ Digests = dict[str, str]
 def weight_digests(folder: Path) -> Digests:
     """The SHA-256 of every file of weights in a folder, by its name in it."""
     files = sorted(file for pattern in WEIGHT_FILES for file in folder.glob(pattern))
-    return {file.relative_to(folder).as_posix(): _sha256(file) for file in files}
+    return {file.relative_to(folder).as_posix(): sha256_of(file) for file in files}
 
 
 def check_weights(folder: Path, file: Path) -> None:
@@ -33,6 +33,27 @@ def check_weights(folder: Path, file: Path) -> None:
     if not mark.exists():
         _check(file, expected)
         _remember(mark)
+
+
+def digest_of(folder: Path, file: Path) -> str:
+    """The SHA-256 of a file of weights: what the note of a folder records, else what it is."""
+    owner = next((part for part in file.parents if (part / NAME).is_file()), folder)
+    if owner.is_relative_to(folder):
+        recorded = _recorded(owner).get(file.relative_to(owner).as_posix())
+        if recorded is not None:
+            return recorded
+    return sha256_of(file)
+
+
+def has_digest(file: Path, expected: str) -> bool:
+    """Whether a file has this SHA-256; a file that had it is not read again until it changes."""
+    mark = _mark(file, expected)
+    if mark.exists():
+        return True
+    same = sha256_of(file) == expected
+    if same:
+        _remember(mark)
+    return same
 
 
 def verify_weights(folder: Path) -> None:
@@ -61,7 +82,7 @@ def _recorded(folder: Path) -> Digests:
 
 
 def _check(file: Path, expected: str) -> None:
-    digest = _sha256(file)
+    digest = sha256_of(file)
     if digest != expected:
         raise DamagedError(
             f"{file} is not what was written: its SHA-256 is {digest[:12]}…, not {expected[:12]}…",
@@ -69,7 +90,8 @@ def _check(file: Path, expected: str) -> None:
         )
 
 
-def _sha256(file: Path) -> str:
+def sha256_of(file: Path) -> str:
+    """The SHA-256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

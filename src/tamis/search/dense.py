@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from tamis.cores import usable_cores
 from tamis.errors import InputError, command
+from tamis.registry import Opening, check_keys, spec_of
 from tamis.search.dense_search import Hits, search_vectors
+from tamis.search.index_spec import index_spec, open_encoder, open_index
 from tamis.search.snapshot import Snapshot
 from tamis.search.vectors import Rows, VectorModel, encode_counting, probe, same_encoder
 from tamis.types import Encoder, Queries, Run, Source, Spec
+from tamis.types.pipeline import SPEC_VERSION
 
 if TYPE_CHECKING:
     from tamis.search.index import Index
@@ -79,13 +82,43 @@ class DenseSource(Source):
 
     def spec(self) -> Spec:
         """See `Source.spec`."""
-        model = vector_model(self.index)
         return {
             "source": "dense",
-            "index": str(self.index.path),
-            "model": "" if model is None else model.name,
-            "weights": "" if model is None else model.sha256,
+            "version": SPEC_VERSION,
+            "index": index_spec(self.index),
+            "encoder": spec_of("scorer", self.encoder),
+            **embedding_spec(self.index),
         }
+
+
+def open_source(values: Spec, opening: Opening) -> DenseSource:
+    """See `registry.OPENERS`."""
+    check_keys("a dense source", values, {"index": dict, "encoder": dict, **EMBEDDING_KEYS})
+    index = open_index(values["index"], opening)
+    check_embeddings(index, values)
+    return index.dense(open_encoder(values["encoder"], opening), opening.threads)
+
+
+EMBEDDING_KEYS = {"model": str, "passages": dict}
+
+
+def embedding_spec(index: Index) -> Spec:
+    """Which model made the embeddings of an index, and of which passages."""
+    encoded = index.snapshot.encoded
+    if not encoded:
+        return {"model": "", "passages": {}}
+    return {"model": encoded[0].model.name, "passages": dict(encoded[0].facts["passages"])}
+
+
+def check_embeddings(index: Index, values: Spec) -> None:
+    """Refuse an index that was encoded in other passages since its spec was written."""
+    passages = embedding_spec(index)["passages"]
+    if passages != values["passages"]:
+        raise InputError(
+            f"the embeddings in {index.path} are of the passages {passages}, the spec was written "
+            f"for {values['passages']}",
+            hint="encode the index again in those passages, or make a new spec",
+        )
 
 
 def _columns(hits: Hits, by_passage: bool) -> dict[str, NDArray[np.int32]]:

@@ -11,7 +11,9 @@ import numpy as np
 
 from tamis.cores import usable_cores
 from tamis.errors import InputError
+from tamis.registry import NUMBER, Opening, check_keys
 from tamis.search.counting import Ints, Longs
+from tamis.search.index_spec import index_spec, open_index, open_ranking
 from tamis.search.lengths import length_byte
 from tamis.search.rankings import Floats, Ranking
 from tamis.search.rm3 import RM3, expand
@@ -19,6 +21,7 @@ from tamis.search.searching import TermQueries, as_run, search_terms, term_queri
 from tamis.search.snapshot import Snapshot
 from tamis.search.tables import fill_table
 from tamis.types import Queries, Run, Source, Spec
+from tamis.types.pipeline import SPEC_VERSION
 
 if TYPE_CHECKING:
     from tamis.search.index import Index
@@ -93,5 +96,20 @@ class IndexSource(Source):
         """See `Source.spec`."""
         feedback = {} if self.feedback is None else {"rm3": self.feedback.spec()}
         return {
-            "source": "index", "index": str(self.index.path), **self.ranking.spec(), **feedback
-        }  # fmt: skip
+            "source": "index",
+            "version": SPEC_VERSION,
+            "index": index_spec(self.index),
+            **self.ranking.spec(),
+            **feedback,
+        }
+
+
+def open_source(values: Spec, opening: Opening) -> IndexSource:
+    """See `registry.OPENERS`."""
+    ranking, rest = open_ranking("an index source", values)
+    check_keys("an index source", rest, {"index": dict}, {"rm3": dict})
+    feedback = None
+    if "rm3" in rest:
+        check_keys("rm3", rest["rm3"], {"terms": int, "documents": int, "weight": NUMBER})
+        feedback = RM3(**rest["rm3"])
+    return IndexSource(open_index(rest["index"], opening), ranking, feedback, opening.threads)

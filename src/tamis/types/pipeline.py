@@ -20,6 +20,8 @@ from tamis.types.run import Run
 
 Spec = dict[str, Any]
 Scale = Literal["probability", "logit", "regression", "cosine"]
+SPEC_VERSION = 1
+"""The version of the specs that are written now, and the only one that is opened."""
 DEFAULT_TOP = 1000
 
 
@@ -32,7 +34,7 @@ class Source(ABC):
 
     @abstractmethod
     def spec(self) -> Spec:
-        """Plain JSON from which the source can be opened again."""
+        """Plain JSON from which `tamis.open_source` opens the source again."""
 
     def __call__(self, queries: Queries) -> Run:
         return self.search(queries, DEFAULT_TOP)
@@ -52,7 +54,7 @@ class Stage(ABC):
 
     @abstractmethod
     def spec(self) -> Spec:
-        """Plain JSON from which the stage can be opened again."""
+        """Plain JSON from which `tamis.open_stage` opens the stage again."""
 
     def __rshift__(self, stage: Stage) -> Stage:
         return Chain(self, stage) if isinstance(stage, Stage) else NotImplemented
@@ -76,7 +78,7 @@ class Top(Stage):
 
     def spec(self) -> Spec:
         """See `Stage.spec`."""
-        return {"stage": "top", "k": self.k}
+        return {"stage": "top", "version": SPEC_VERSION, "k": self.k}
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,12 @@ class Chain(Stage):
 
     def spec(self) -> Spec:
         """See `Stage.spec`."""
-        return {"stage": "chain", "first": self.first.spec(), "second": self.second.spec()}
+        return {
+            "stage": "chain",
+            "version": SPEC_VERSION,
+            "first": self.first.spec(),
+            "second": self.second.spec(),
+        }
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,12 @@ class TopOfSource(Source):
 
     def spec(self) -> Spec:
         """See `Source.spec`."""
-        return {"source": "top", "k": self.k, "of": self.source.spec()}
+        return {
+            "source": "top",
+            "version": SPEC_VERSION,
+            "k": self.k,
+            "of": self.source.spec(),
+        }
 
 
 @dataclass(frozen=True)
@@ -132,7 +144,12 @@ class Then(Source):
 
     def spec(self) -> Spec:
         """See `Source.spec`."""
-        return {"source": "then", "first": self.source.spec(), "stage": self.stage.spec()}
+        return {
+            "source": "then",
+            "version": SPEC_VERSION,
+            "first": self.source.spec(),
+            "stage": self.stage.spec(),
+        }
 
 
 @dataclass(frozen=True, eq=False)

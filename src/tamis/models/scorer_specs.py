@@ -1,0 +1,140 @@
+"""Opens the scorers that specs name, and refuses one whose weights are not what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast, get_args
+
+from tamis.durable import folder_exists
+from tamis.errors import InputError
+from tamis.models.bases import find_base
+from tamis.pipeline.documents import all_documents, documents_spec
+from tamis.pipeline.library import Documents
+from tamis.registry import Opening, Types, absolute, check_choice, check_keys
+from tamis.scorers._onnx import Backend
+from tamis.scorers.alignment import Alignment
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.note import Pooling
+from tamis.scorers.origin import files_read
+from tamis.scorers.target_words import Family, Score, TargetWords
+from tamis.scorers.vectors import read_vectors
+from tamis.scorers.weight_digests import has_digest, sha256_of
+from tamis.scorers.word_counts import WordCounts
+from tamis.types import Scorer, Spec
+from tamis.types.pipeline import SPEC_VERSION, Scale
+
+MODELS = (CrossEncoder, BiEncoder, TargetWords)
+Model = TypeVar("Model", CrossEncoder, BiEncoder, TargetWords)
+Found = TypeVar("Found", bound=Scorer)
+
+
+CHOICES: Mapping[str, Any] = {
+    "pooling": Pooling,
+    "scale": Scale,
+    "score": Score,
+    "family": Family,
+}
+"""What settings of a model may be."""
+
+
+def named(scorer: Found, reference: str | Path) -> Found:
+    """The same scorer, whose spec names it by the package or hub id it was found by.
+
+    A folder stays a path.
+    """
+    if folder_exists(Path(reference).expanduser()) or not isinstance(scorer, MODELS):
+        return scorer
+    if scorer.origin is None:
+        return scorer
+    return cast(Found, replace(scorer, origin=scorer.origin.named(str(reference))))
+
+
+def open_cross_encoder(values: Spec, opening: Opening) -> CrossEncoder:
+    """See `registry.OPENERS`."""
+    return _open(CrossEncoder, values, opening, {"max_length": int, "scale": str})
+
+
+def open_bi_encoder(values: Spec, opening: Opening) -> BiEncoder:
+    """See `registry.OPENERS`."""
+    return _open(BiEncoder, values, opening, {"max_length": int, "pooling": str})
+
+
+def open_target_words(values: Spec, opening: Opening) -> TargetWords:
+    """See `registry.OPENERS`."""
+    settings = dict.fromkeys(("template", "score", "family"), str)
+    return _open(TargetWords, values, opening, {"words": list, "max_length": int, **settings})
+
+
+def _open(
+    model: type[Model], values: Spec, opening: Opening, settings: Mapping[str, Types]
+) -> Model:
+    place = "name" if "name" in values else "path"
+    what = f"a {model.__name__}"
+    check_keys(what, values, {place: str, "backend": str, "weights": dict, "settings": dict})
+    check_keys(f"the settings of {what}", values["settings"], {}, settings)
+    check_choice("the back end", values["backend"], get_args(Backend))
+    for name in CHOICES.keys() & values["settings"].keys():
+        check_choice(name, values["settings"][name], get_args(CHOICES[name]))
+    folder = find_base(values["name"]) if place == "name" else opening.path(values["path"])
+    _check_weights(folder, files_read(folder, values["backend"]), values["weights"])
+    opened = model.open(
+        folder, threads=opening.threads, backend=values["backend"], **values["settings"]
+    )
+    return named(opened, values["name"]) if place == "name" else opened
+
+
+def _check_weights(place: Path, files: Mapping[str, Path], expected: Mapping[str, Any]) -> None:
+    """Refuse files that are not those of which the spec has the digests."""
+    changed = sorted(files.keys() ^ expected.keys())
+    changed += [name for name in sorted(files) if not changed and _differs(files, name, expected)]
+    if changed:
+        raise InputError(
+            f"the weights of {place} changed since the spec was written ({changed[0]})",
+            hint="put that model back, or make the pipeline and its spec again with this one",
+        )
+
+
+def _differs(files: Mapping[str, Path], name: str, expected: Mapping[str, Any]) -> bool:
+    return not has_digest(files[name], str(expected[name]))
+
+
+@dataclass(frozen=True)
+class AlignmentOrigin:
+    """Where the word vectors of an alignment lie, and which documents its words are counted in."""
+
+    vectors: Path
+    documents: Documents
+
+    def spec(self) -> Spec:
+        """Plain JSON from which the alignment can be opened again."""
+        weights = {name: sha256_of(file) for name, file in _vector_files(self.vectors).items()}
+        return {
+            "scorer": "alignment",
+            "version": SPEC_VERSION,
+            "path": str(absolute(self.vectors)),
+            "weights": weights,
+            "documents": documents_spec(self.documents),
+        }
+
+
+def alignment(vectors: Path, documents: Documents) -> Alignment:
+    """The alignment by word vectors on disk and the words of documents."""
+    counts = WordCounts.of(all_documents(documents))
+    return Alignment(read_vectors(vectors), counts, origin=AlignmentOrigin(vectors, documents))
+
+
+def open_alignment(values: Spec, opening: Opening) -> Alignment:
+    """See `registry.OPENERS`."""
+    check_keys("an alignment", values, {"path": str, "weights": dict, "documents": dict})
+    path = opening.path(values["path"])
+    _check_weights(path, _vector_files(path), values["weights"])
+    return alignment(path, opening.open("documents", values["documents"]))
+
+
+def _vector_files(path: Path) -> dict[str, Path]:
+    """The files of word vectors, by name."""
+    files = [path] if path.is_file() else sorted([*path.glob("*.npy"), *path.glob("*.parquet")])
+    return {file.name: file for file in files}

@@ -1,0 +1,74 @@
+"""Where a model was opened from: what its spec says, so that the same weights are opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tamis.registry import absolute, python_spec
+from tamis.scorers._onnx import FILES, Backend
+from tamis.scorers.note import Kind, note_if_any
+from tamis.scorers.weight_digests import Digests, digest_of
+from tamis.scorers.weights import weight_files
+from tamis.types import Spec
+from tamis.types.pipeline import SPEC_VERSION
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A model folder, what runs it, and what was set by hand instead of read from it."""
+
+    kind: Kind
+    folder: Path
+    backend: Backend
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    """The installed package or hub id that stands for the folder, if one does."""
+
+    @classmethod
+    def of(cls, kind: Kind, folder: Path, backend: Backend, **settings: Any) -> Origin:
+        """The origin of a model in a folder; settings that are None were not set by hand."""
+        by_hand = {name: value for name, value in settings.items() if value is not None}
+        return cls(kind, absolute(folder), backend, by_hand)
+
+    def named(self, name: str) -> Origin:
+        """The same under the name of a package or a hub id, which holds on any machine."""
+        return replace(self, name=name)
+
+    @cached_property
+    def weights(self) -> Digests:
+        """The SHA-256 of each file of weights that is read, by its name in the folder."""
+        return {name: digest_of(self.folder, file) for name, file in self.weight_files().items()}
+
+    def weight_files(self) -> dict[str, Path]:
+        """The files of weights that are read, by their names in the folder."""
+        return files_read(self.folder, self.backend)
+
+    def spec(self) -> Spec:
+        """Plain JSON from which the model can be opened again."""
+        place = {"path": str(self.folder)} if self.name is None else {"name": self.name}
+        return {
+            "scorer": self.kind,
+            "version": SPEC_VERSION,
+            **place,
+            "backend": self.backend,
+            "weights": dict(self.weights),
+            "settings": dict(self.settings),
+        }
+
+
+def files_read(folder: Path, backend: Backend) -> dict[str, Path]:
+    """The files of weights that a back end reads of a model folder, by their names in it."""
+    paths = weight_files(folder) if backend == "torch" else [folder / FILES[backend]]
+    note = note_if_any(folder)
+    if note and note.documents:
+        paths += files_read(folder / note.documents, backend).values()
+    return {path.relative_to(folder).as_posix(): path for path in paths}
+
+
+def model_spec(origin: Origin | None, scorer: object) -> Spec:
+    """The spec of a model; of kind `python` where it was not opened from a folder."""
+    return python_spec("scorer", scorer) if origin is None else origin.spec()
