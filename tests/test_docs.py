@@ -174,8 +174,11 @@ def test_every_code_block_runs(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     blocks = list(blocks_of(path.read_text("utf-8")))
-    if any(MODEL in block.code for block in blocks if not block.language.endswith(" skip")):
+    run_blocks = [block for block in blocks if not block.language.endswith(" skip")]
+    if any(MODEL in block.code for block in run_blocks):
         pytest.importorskip("torch", reason="torch is not installed")
+    if any("pandas" in block.code for block in run_blocks):
+        pytest.importorskip("pandas", reason="pandas is not installed")
     for block in blocks:
         if block.language.endswith(" skip"):
             assert block.code.startswith("# "), f"line {block.line}: say why it is skipped"

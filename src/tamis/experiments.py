@@ -56,9 +56,9 @@ def experiment(
     parsed = parse_measures(measures)
     _check_systems(systems, baseline)
     judged = as_qrels(qrels)
-    judged, asked = _judged_queries(judged, _named_as_judged(queries, judged))
+    judged, searched = _judged_queries(judged, _named_as_judged(queries, judged))
     opened = {name: _source_of(system) or as_run(system, name) for name, system in systems.items()}
-    runs = {name: _rank(name, system, asked) for name, system in opened.items()}
+    runs = {name: _rank(name, system, searched) for name, system in opened.items()}
     evaluation = evaluate_runs(judged, runs, parsed)
     if baseline is None:
         return evaluation
