@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tamis.collection.runs import read_run, write_run
     from tamis.evaluation import compare, evaluate
     from tamis.fit.sieve import load_sieve
+    from tamis.models.model import load_model
     from tamis.pipeline.rerank import rerank
     from tamis.search import Index
     from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
@@ -30,6 +31,7 @@ _HOME = {
     "load_sieve": "tamis.fit.sieve",
     "compare": "tamis.evaluation",
     "evaluate": "tamis.evaluation",
+    "load_model": "tamis.models.model",
     "rerank": "tamis.pipeline.rerank",
     "Index": "tamis.search",
     "Document": "tamis.types",
@@ -55,6 +57,7 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "load_model",
     "load_sieve",
     "open_collection",
     "read_qrels",
