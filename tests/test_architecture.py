@@ -12,7 +12,7 @@ import tamis
 SOURCE = Path(tamis.__file__).parent
 ROOMS = """
 errors terminal cores _jit types durable manifest evaluation text collection splits search scorers
-pipeline models labels training rankers tasks explain fit studies adapters serve cli testing
+pipeline models labels label training rankers tasks explain fit studies adapters serve cli testing
 """.split()
 
 

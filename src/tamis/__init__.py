@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tamis import label
     from tamis.collection.judgements import read_qrels, write_qrels
     from tamis.collection.opening import open_collection, read_queries
     from tamis.collection.runs import read_run, write_run
@@ -57,6 +58,7 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "label",
     "load_model",
     "load_sieve",
     "open_collection",
@@ -70,6 +72,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "label":
+        return import_module("tamis.label")
     if name not in _HOME:
         raise AttributeError(f"module 'tamis' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
