@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tamis.models.model import load_model
     from tamis.pipeline.rerank import rerank
     from tamis.search import Index
+    from tamis.training.api import train
     from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
 
 _HOME = {
@@ -35,6 +36,7 @@ _HOME = {
     "load_model": "tamis.models.model",
     "rerank": "tamis.pipeline.rerank",
     "Index": "tamis.search",
+    "train": "tamis.training.api",
     "Document": "tamis.types",
     "Ids": "tamis.types",
     "Qrels": "tamis.types",
@@ -66,6 +68,7 @@ __all__ = [
     "read_queries",
     "read_run",
     "rerank",
+    "train",
     "write_qrels",
     "write_run",
 ]
