@@ -302,6 +302,11 @@ def _opened(
     ranking: RankingName,
 ) -> LabelInputs:
     if isinstance(documents, LabelInputs):
+        if any(thing is not None for thing in (queries, qrels, split, run)):
+            raise InputError(
+                "what is labelled is opened already",
+                hint="hand queries, judgements and split to open_inputs, a run to with_candidates",
+            )
         return documents
     inputs = open_inputs(documents, None, queries, qrels, split, on_error)
     return inputs.with_candidates(run, ranking)
