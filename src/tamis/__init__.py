@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tamis import label
     from tamis.collection.judgements import read_qrels, write_qrels
     from tamis.collection.opening import open_collection, read_queries
     from tamis.collection.runs import read_run, write_run
     from tamis.evaluation import Comparison, Comparisons, Evaluation, compare
     from tamis.experiments import evaluate, experiment
     from tamis.fit.sieve import load_sieve
+    from tamis.models.model import load_model
     from tamis.pipeline.rerank import rerank
     from tamis.registry import open_source, open_stage
     from tamis.search import Index
+    from tamis.training.api import train
     from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Source, Stage
 
 _HOME = {
@@ -36,10 +39,12 @@ _HOME = {
     "compare": "tamis.evaluation",
     "evaluate": "tamis.experiments",
     "experiment": "tamis.experiments",
+    "load_model": "tamis.models.model",
     "rerank": "tamis.pipeline.rerank",
     "open_source": "tamis.registry",
     "open_stage": "tamis.registry",
     "Index": "tamis.search",
+    "train": "tamis.training.api",
     "Document": "tamis.types",
     "Ids": "tamis.types",
     "Qrels": "tamis.types",
@@ -67,6 +72,8 @@ __all__ = [
     "compare",
     "evaluate",
     "experiment",
+    "label",
+    "load_model",
     "load_sieve",
     "open_collection",
     "open_source",
@@ -75,12 +82,15 @@ __all__ = [
     "read_queries",
     "read_run",
     "rerank",
+    "train",
     "write_qrels",
     "write_run",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "label":
+        return import_module("tamis.label")
     if name not in _HOME:
         raise AttributeError(f"module 'tamis' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from tamis.cli.common import Force, Json, OnError, QueriesFile, say
-from tamis.cli.label_queries import (
-    choose_ranking,
-    document_ids,
-    end,
-    first_stage,
-    judgements,
-    open_to_label,
-    queries_to_label,
-    searchable,
-    source_of,
-)
+from tamis.cli.common import Force, Json, OnError, QueriesFile
+from tamis.cli.label_inputs import choose_ranking, open_named, write
 from tamis.cli.label_scores import (
     CollectionName,
     Depth,
@@ -36,10 +26,6 @@ from tamis.cli.label_scores import (
 )
 from tamis.cli.label_show import Show
 from tamis.cli.rerank_inputs import check_output
-
-if TYPE_CHECKING:
-    from tamis.cli.label_inputs import Given
-    from tamis.labels.examples import Examples
 
 app = typer.Typer(
     help="Make examples to train on: from judgements, from a first stage, from scores.",
@@ -102,26 +88,17 @@ def gold(
 
     Example: tamis label gold -c my-docs --index my-index --split train -o gold.parquet
     """
-    from tamis.labels.gold import gold as label
+    from tamis import label
 
     count = how_many(negatives)
     ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
-    judged = judgements(given)
-    asked = queries_to_label(given, run, judged.queries)
-    found = first_stage(given, asked, run, depth, threads) if _needs_run(negatives_from) else None
-    made = label(
-        judged, asked, found, document_ids(given), grade=grade, negatives=negatives_from,
-        negatives_per_query=count, depth=depth, seed=seed, missing=on_error,
+    inputs = open_named(collection, index, queries, qrels, split, on_error, run, ranking)
+    made = label.gold(
+        inputs, grade=grade, negatives=negatives_from, negatives_per_query=count, depth=depth,
+        sample=sample, seed=seed, threads=threads,
     )  # fmt: skip
-    if made.is_role("positive").all():
-        say("warning: there are no negatives: try others, --negatives-from run, random or mixed")
-    end(made, given, output, run, sample, seed, show, json, force, searched=found is not None)
-
-
-def _needs_run(negatives_from: str) -> bool:
-    return negatives_from in ("run", "mixed")
+    write(made, inputs, output, show, json, force)
 
 
 @app.command("pseudo")
@@ -175,7 +152,7 @@ def pseudo(
 
     Example: tamis label pseudo -c my-index --queries log.txt -o pseudo.parquet
     """
-    from tamis.labels.pseudo import pseudo as label
+    from tamis import label
 
     drawn = how_many(negatives)
     ranking = choose_ranking(ranking, run, "bm25")
@@ -188,59 +165,19 @@ def pseudo(
         )
     if not from_documents and (count or made_of or passages):
         raise typer.BadParameter("--count, --made-of and --passages are for --from-documents")
-    given = open_to_label(collection, index, queries, None, split, on_error, ranking)
+    inputs = open_named(collection, index, queries, None, split, on_error, run, ranking)
     if from_documents:
-        made = _from_documents(
-            given, count or 1000, made_of or "both", passages or "words:150", drawn, depth, seed,
-            threads,
+        made = label.synthetic(
+            inputs, count=count or 1000, made_of=made_of or "both",
+            passages=passages or "words:150", negatives_per_query=drawn, depth=depth, seed=seed,
+            threads=threads,
         )  # fmt: skip
     else:
-        asked = queries_to_label(given, run, log=True)
-        found = first_stage(given, asked, run, depth, threads)
-        made = label(
-            found, negatives_per_query=drawn, positives=positives, first=first, depth=depth,
-            margin=margin, seed=seed,
+        made = label.pseudo(
+            inputs, negatives_per_query=drawn, positives=positives, first=first, depth=depth,
+            margin=margin, sample=sample, seed=seed, threads=threads,
         )  # fmt: skip
-    end(made, given, output, run, sample, seed, show, json, force)
-
-
-def _from_documents(
-    given: Given,
-    count: int,
-    made_of: Literal["title", "sentence", "both"],
-    passages: str,
-    negatives: int | None,
-    depth: int,
-    seed: int,
-    threads: int | None,
-) -> Examples:
-    from tamis.collection.notes import counted
-    from tamis.labels.held_out import without_leaks
-    from tamis.labels.made_queries import MADE
-    from tamis.labels.synthetic import synthetic
-    from tamis.pipeline.library import library
-    from tamis.types import Ids
-
-    opened = searchable(given)
-    made = synthetic(
-        opened,
-        source_of(given, threads),
-        count=count,
-        made_of=MADE if made_of == "both" else (made_of,),
-        passages=passages,
-        negatives_per_query=negatives,
-        depth=depth,
-        seed=seed,
-    )
-    origins = Ids.of({origin.doc_id for origin in made.origins.values()})
-    with library(opened, made.docs.union(origins)) as books:
-        made, leaks = without_leaks(made, given.held_out, books)
-    if len(leaks):
-        say(f"left out because of the test queries they repeat: {counted(len(leaks), 'query')}")
-    if made.groups < count:
-        found = counted(made.groups, "query")
-        say(f"note: {found} instead of {count:,}: no more, or none with a negative")
-    return made
+    write(made, inputs, output, show, json, force)
 
 
 app.command("weak")(weak)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tamis.cli.common import STDIO, by_split, say, show_facts, show_json
-from tamis.cli.label_inputs import Given, open_given
+from tamis.cli.label_inputs import open_named
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
     from tamis.labels.examples import Examples
+    from tamis.labels.inputs import LabelInputs
     from tamis.types import Ids, Qrels, Queries, Run
 
 DEEP = 1000
@@ -46,7 +47,7 @@ def describe_examples(
     from tamis.pipeline.library import library
 
     examples = read_examples(path)
-    given = open_given(collection, None, queries, None, None, on_error) if collection else None
+    given = open_named(collection, None, queries, None, None, on_error) if collection else None
     if shown and given is None:
         raise InputError("texts to show are in no collection", hint="name it: -c COLLECTION")
     examples = _with_texts(examples, given, queries)
@@ -76,7 +77,7 @@ def _wanted(examples: Examples) -> Ids:
     return examples.docs.union(Ids.of(origin.doc_id for origin in examples.origins.values()))
 
 
-def _with_texts(examples: Examples, given: Given | None, queries: str | None) -> Examples:
+def _with_texts(examples: Examples, given: LabelInputs | None, queries: str | None) -> Examples:
     """The examples with the queries' texts, where those are to be had."""
     from tamis.collection.opening import read_queries
 
@@ -88,13 +89,13 @@ def _with_texts(examples: Examples, given: Given | None, queries: str | None) ->
     return examples if known is None or not len(known) else examples.with_queries(known)
 
 
-def _scores(examples: Examples, given: Given | None, run: str | None) -> Run | None:
+def _scores(examples: Examples, given: LabelInputs | None, run: str | None) -> Run | None:
     """The scores of a run, or those of BM25 over an index; none without either."""
     import numpy as np
 
-    from tamis.cli.label_queries import search, source_of
     from tamis.collection.runs import read_run
     from tamis.labels.example_texts import row_texts
+    from tamis.labels.selection import search, source_of
     from tamis.pipeline.library import library
     from tamis.types import Queries
 
@@ -110,7 +111,7 @@ def _scores(examples: Examples, given: Given | None, run: str | None) -> Run | N
     return search(source_of(given), asked, DEEP)
 
 
-def _judged(given: Given | None, files: list[str] | None) -> list[Qrels]:
+def _judged(given: LabelInputs | None, files: list[str] | None) -> list[Qrels]:
     """The judgements of files, or else all that the collection has."""
     from tamis.collection.judgements import read_qrels
 

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from tamis.cli.common import Force, Json, OnError, QueriesFile, say, say_faults
-from tamis.cli.label_inputs import Given, RankingName, lexical, open_any_ranker
-from tamis.cli.label_queries import (
-    among,
+from tamis.cli.common import Force, Json, OnError, QueriesFile
+from tamis.cli.label_inputs import (
+    RankingName,
     choose_ranking,
-    first_stage,
-    judgements,
-    open_to_label,
-    queries_to_label,
-    say_held_out,
-    source_of,
+    open_named,
+    refuse_service_options,
+    service_key,
+    write,
 )
-from tamis.cli.label_show import Show, finish
-from tamis.cli.rerank_inputs import check_output, score_cache
-from tamis.errors import InputError
-
-if TYPE_CHECKING:
-    from tamis.labels import Examples
-    from tamis.labels.calibrating import Calibration
-    from tamis.models import Ranker
-    from tamis.pipeline.cache import ScoreCache
-    from tamis.types import Ids, Run
+from tamis.cli.label_show import Show
+from tamis.cli.rerank_inputs import check_output
 
 CollectionName = Annotated[
     str,
@@ -125,19 +111,17 @@ def weak(
 
     Example: tamis label weak -c my-index --queries log.txt --model lexical -o weak.parquet
     """
-    from tamis.labels.weak import weak as label
+    from tamis import label
 
     ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
-    found = _candidates(given, run, depth, sample, seed, threads)
-    ranker = lexical(given, k1, b) if model == "lexical" else open_any_ranker(model, given, threads)
-    with _kept(output, cache, no_cache, ranker) as scores:
-        made = label(
-            found, ranker.scorer, given.documents, passages=passages or "whole", depth=depth,
-            cache=scores, missing=on_error, model=ranker.name, seed=seed,
-        )  # fmt: skip
-    _end(made, given, output, run, sample, show, json, force)
+    file = _cache_file(output, cache, no_cache)
+    inputs = open_named(collection, index, queries, qrels, split, on_error, run, ranking)
+    made = label.weak(
+        inputs, model=model, k1=k1, b=b, depth=depth, passages=passages or "whole",
+        sample=sample, cache=file, seed=seed, threads=threads,
+    )  # fmt: skip
+    write(made, inputs, output, show, json, force)
 
 
 def teacher(
@@ -175,19 +159,18 @@ def teacher(
 
     Example: tamis label teacher -c my-index --run bm25.parquet --model strong -o teacher.parquet
     """
-    from tamis.labels.teacher import teacher as label
+    from tamis import label
 
     ranking = choose_ranking(ranking, run, "bm25")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
-    found = _candidates(given, run, depth, sample, seed, threads)
-    ranker = open_any_ranker(model, given, threads, service_model, key_variable)
-    with _kept(output, cache, no_cache, ranker) as scores:
-        made = label(
-            found, ranker.scorer, given.documents, passages=passages or "whole", depth=depth,
-            cache=scores, missing=on_error, model=ranker.name, seed=seed,
-        )  # fmt: skip
-    _end(made, given, output, run, sample, show, json, force)
+    refuse_service_options(model, service_model, key_variable)
+    file, key = _cache_file(output, cache, no_cache), service_key(key_variable)
+    inputs = open_named(collection, index, queries, qrels, split, on_error, run, ranking)
+    made = label.teacher(
+        inputs, model=model, service_model=service_model, key=key, depth=depth,
+        passages=passages or "whole", sample=sample, cache=file, seed=seed, threads=threads,
+    )  # fmt: skip
+    write(made, inputs, output, show, json, force)
 
 
 def transfer(
@@ -253,41 +236,21 @@ def transfer(
 
     Example: tamis label transfer -c docs --index my-index --teacher strong -o passages.parquet
     """
-    from tamis.labels.transfer import (
-        DOC_LABELLED,
-        QA_DOCRANK,
-        doc_labelled,
-        qa_docrank,
-        refuse_test,
-    )
+    from tamis import label
 
     _check_transfer(method, model, threshold, calibrate, calibrate_on)
     ranking = choose_ranking(ranking, run, "ql")
     check_output(str(output), force)
-    given = open_to_label(collection, index, queries, qrels, split, on_error, ranking)
-    judged, test = judgements(given), _test_queries(given)
-    if (judged.queries.positions_in(test) >= 0).all():
-        refuse_test(judged.queries, test)
-    found = _candidates(given, run, depth, sample, seed, threads, judged.queries)
-    judged = judged.select(found.queries.ids)
-    if model is None:
-        made = doc_labelled(
-            found, judged, given.documents, test=test, grade=grade, depth=depth,
-            passages=passages or DOC_LABELLED, missing=on_error, seed=seed,
-        )  # fmt: skip
-        _end(made, given, output, run, sample, show, json, force)
-        return
-    ranker = open_any_ranker(model, given, threads, service_model, key_variable)
-    with _kept(output, cache, no_cache, ranker) as scores:
-        asked = None if calibrate_on else queries
-        chosen = _calibrated(ranker, calibrate, calibrate_on or collection, asked, scores)
-        made = qa_docrank(
-            found, judged, given.documents, ranker.scorer, test=test,
-            threshold=chosen or threshold, keep_best=keep_best, negatives_from=negatives_from,
-            grade=grade, depth=depth, passages=passages or QA_DOCRANK, cache=scores,
-            missing=on_error, model=ranker.name, seed=seed,
-        )  # fmt: skip
-    _end(made, given, output, run, sample, show, json, force)
+    refuse_service_options(model or "", service_model, key_variable)
+    file, key = _cache_file(output, cache, no_cache), service_key(key_variable)
+    inputs = open_named(collection, index, queries, qrels, split, on_error, run, ranking)
+    made = label.transfer(
+        inputs, model=model, service_model=service_model, key=key, threshold=threshold,
+        calibrate_with=calibrate, calibrate_on=calibrate_on, keep_best=keep_best,
+        negatives_from=negatives_from, grade=grade, depth=depth, passages=passages,
+        sample=sample, cache=file, seed=seed, threads=threads,
+    )  # fmt: skip
+    write(made, inputs, output, show, json, force)
 
 
 def _check_transfer(
@@ -307,104 +270,7 @@ def _check_transfer(
         raise typer.BadParameter("--calibrate-on goes with --calibrate")
 
 
-def _candidates(
-    given: Given,
-    run: str | None,
-    depth: int,
-    sample: int | None,
-    seed: int,
-    threads: int | None,
-    judged: Ids | None = None,
-) -> Run:
-    """What the first stage finds for the queries that are to be labelled, or a sample of them."""
-    import numpy as np
-
-    asked = among(queries_to_label(given, run, judged), judged)
-    if sample is not None and sample < len(asked):
-        drawn = np.random.default_rng(seed).permutation(len(asked))[:sample]
-        asked = asked.select(np.sort(drawn))
-    return first_stage(given, asked, run, depth, threads)
-
-
-def _test_queries(given: Given) -> Ids:
-    test = given.held_out.ids
-    if not len(test):
-        say("note: no split here is a test split, so no query is held out")
-    return test
-
-
-@contextmanager
-def _kept(
-    output: Path, cache: Path | None, no_cache: bool, ranker: Ranker
-) -> Iterator[ScoreCache | None]:
+def _cache_file(output: Path, cache: Path | None, no_cache: bool) -> Path | None:
     if cache and no_cache:
         raise typer.BadParameter("--cache and --no-cache contradict each other")
-    path = None if no_cache else cache or Path(f"{output}.scores")
-    with score_cache(path, ranker, always=False) as scores:
-        yield scores
-
-
-def _calibrated(
-    ranker: Ranker,
-    examples: Path | None,
-    collection: str,
-    queries: str | None,
-    cache: ScoreCache | None,
-) -> Calibration | None:
-    """The threshold chosen on examples, none of which may be of a test query."""
-    if examples is None:
-        return None
-    from tamis.labels import read_examples
-    from tamis.labels.calibrating import calibrate
-    from tamis.labels.examples import TEST_HASHES
-    from tamis.labels.held_out import without_leaks
-    from tamis.labels.transfer import refuse_test
-    from tamis.pipeline.library import library
-
-    given = open_to_label(collection, None, queries, None, None, "raise")
-    read = read_examples(examples)
-    known = given.known_queries
-    if known is not None:
-        read = read.with_queries(known)
-    hashes = given.held_out.hashes | {*read.facts.get(TEST_HASHES, ())}
-    with library(given.documents, read.docs) as texts:
-        left, leaks = without_leaks(read, replace(given.held_out, hashes=hashes), texts)
-    refuse_test(read.queries.ids, leaks)
-    read = left
-    chosen = calibrate(
-        ranker.scorer, read, given.documents, cache=cache, name=f"{examples} of {collection}"
-    )
-    say(
-        f"threshold: {chosen.threshold:.4g}, balanced accuracy {chosen.balanced_accuracy:.3f} on "
-        f"{chosen.positives:,} relevant and {chosen.negatives:,} other texts"
-    )
-    return chosen
-
-
-def _end(
-    made: Examples,
-    given: Given,
-    output: Path,
-    run: str | None,
-    sample: int | None,
-    show: int | None,
-    json: bool,
-    force: bool,
-) -> None:
-    """Write the examples and say what they are."""
-    from tamis.cli.first_stage import describe
-    from tamis.labels.examples import TEST_HASHES
-
-    if not len(made):
-        raise InputError("no query has a candidate with a text", hint="is it the right collection?")
-    searched = f"{describe(source_of(given))} of {given.index.path.name}" if given.index else ""
-    told = {
-        "collection": Path(given.name).name,
-        "split": given.split,
-        "sample of queries": sample,
-        "first stage": run or searched,
-        TEST_HASHES: sorted(given.held_out.hashes),
-    }
-    finish(made, given.documents, output, told, show, json, force)
-    say_held_out(given)
-    say_faults(given.faults)
+    return None if no_cache else cache or Path(f"{output}.scores")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from tamis.cli.common import say, show, show_facts, show_json
 from tamis.terminal import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
 
@@ -32,20 +32,15 @@ def finish(
     made: Examples,
     documents: Documents,
     output: Path,
-    told: Mapping[str, Any],
     shown: int | None,
     json: bool,
     force: bool,
 ) -> None:
-    """Write the examples with what is `told` of them, and say what they are."""
+    """Write the examples, and say what they are."""
     from tamis.collection.notes import counted
     from tamis.labels import write_examples
     from tamis.labels.examples import shown_facts
 
-    facts = {**made.facts, **{name: value for name, value in told.items() if value}}
-    for last in ("tamis", "counts"):
-        facts[last] = facts.pop(last, {})
-    made = replace(made, facts=facts)
     groups = some_groups(made, documents, shown) if shown else []
     write_examples(made, output, force=force)
     if json:

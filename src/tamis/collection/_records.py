@@ -98,7 +98,7 @@ def documents_of(
             if settled is None:
                 settled = _settle(path, line, record, columns)
             row = line, _document(record, settled)
-        except _BadValueError as bad:
+        except BadValueError as bad:
             faults.meet(LineError(path, line, bad.problem, hint=bad.hint))
             continue
         except LineError as error:
@@ -145,7 +145,7 @@ def queries_of(
                     _needed("text", columns.text, QUERY_TEXTS, where),
                 )
             row = line, _query(record, settled)
-        except _BadValueError as bad:
+        except BadValueError as bad:
             faults.meet(LineError(path, line, bad.problem, hint=bad.hint))
             continue
         except LineError as error:
@@ -163,7 +163,7 @@ def _query(record: Record, names: tuple[str, str]) -> Query:
     return Query(_id(given, id_name), _text(text, text_name), fields_of(record))
 
 
-class _BadValueError(Exception):
+class BadValueError(Exception):
     """A value that cannot be what its column says."""
 
     def __init__(self, problem: str, hint: str) -> None:
@@ -171,8 +171,8 @@ class _BadValueError(Exception):
         self.problem, self.hint = problem, hint
 
 
-def _no_field(name: str) -> _BadValueError:
-    return _BadValueError(f"no field {name!r}", f"every record needs {name!r}")
+def _no_field(name: str) -> BadValueError:
+    return BadValueError(f"no field {name!r}", f"every record needs {name!r}")
 
 
 def _id(value: Any, name: str) -> str:
@@ -184,7 +184,7 @@ def _id(value: Any, name: str) -> str:
         return ""
     if isinstance(value, bytes):
         return _decoded(value, name)
-    raise _BadValueError(
+    raise BadValueError(
         f"the id in {name!r} is {_shown(value)}", "an id is a string or a whole number"
     )
 
@@ -197,7 +197,7 @@ def _text(value: Any, name: str) -> str:
     if isinstance(value, bytes):
         return _decoded(value, name)
     if isinstance(value, list | dict):
-        raise _BadValueError(f"the text in {name!r} is {_shown(value)}", "a text is a string")
+        raise BadValueError(f"the text in {name!r} is {_shown(value)}", "a text is a string")
     return as_json(value)
 
 
@@ -229,14 +229,14 @@ def as_json(value: Any) -> str:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except orjson.JSONEncodeError as error:
-        raise _BadValueError(f"a value cannot be kept: {error}", "nest it less deeply") from None
+        raise BadValueError(f"a value cannot be kept: {error}", "nest it less deeply") from None
 
 
 def _decoded(value: bytes, name: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise _BadValueError(f"the bytes in {name!r} are not UTF-8", "store it as text") from None
+        raise BadValueError(f"the bytes in {name!r} are not UTF-8", "store it as text") from None
 
 
 def _shown(value: Any) -> str:

@@ -5,13 +5,16 @@ from tamis.models.bases import find_base, identify
 from tamis.models.export_sample import Sample
 from tamis.models.exporting import Export, Tolerance, export
 from tamis.models.folder import describe_model, open_model, open_scorer
+from tamis.models.model import Model, Ranked, load_model
 from tamis.models.rankers import Ranker, open_ranker
 from tamis.scorers.note import Base, ModelNote
 
 __all__ = [
     "Base",
     "Export",
+    "Model",
     "ModelNote",
+    "Ranked",
     "Ranker",
     "Sample",
     "Tolerance",
@@ -20,6 +23,7 @@ __all__ = [
     "export",
     "find_base",
     "identify",
+    "load_model",
     "open_model",
     "open_ranker",
     "open_scorer",

@@ -70,12 +70,24 @@ def open_ranker(
     if str(name).startswith(ALIGNMENT) and documents is not None:
         vectors = Path(str(name).removeprefix(ALIGNMENT)).expanduser()
         return Ranker(alignment(vectors, documents), str(name), None)
-    folder = Path(name).expanduser()
-    if not folder_exists(folder) or read_manifest(folder) is None:
-        folder = find_base(name)
+    folder = find_model(name)
     chosen = backend or usual_backend(folder)
-    scorer = named(tried(lambda: _open(folder, threads, chosen), folder), name)
+    scorer = named(open_found(folder, threads, chosen), name)
     return Ranker(scorer, str(name), digest(folder, type(scorer).__name__, chosen))
+
+
+def find_model(name: str | Path) -> Path:
+    """The folder of a model named by a folder, an installed model package or a hub id."""
+    folder = Path(name).expanduser()
+    if folder_exists(folder) and read_manifest(folder) is not None:
+        return folder
+    return find_base(name)
+
+
+def open_found(folder: Path, threads: int | None = None, backend: Backend | None = None) -> Scorer:
+    """The scorer in a folder of tamis or of Hugging Face, once it has scored something."""
+    chosen = backend or usual_backend(folder)
+    return tried(lambda: _open(folder, threads, chosen), folder)
 
 
 def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:

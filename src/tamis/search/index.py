@@ -10,14 +10,16 @@ vectors-N/     the vectors of a segment's documents, never changed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tamis import durable, manifest
+from tamis.collection.objects import AnyDocuments, stream_documents
 from tamis.errors import InputError, TamisError
 from tamis.search.build import BASE_MEMORY
 from tamis.search.changes import append, without
+from tamis.search.choice import chosen_source
 from tamis.search.commit import (
     KIND,
     LAYOUT,
@@ -43,11 +45,21 @@ from tamis.search.sources import IndexSource
 from tamis.search.vectors import VectorModel
 from tamis.text.analysis import Analyzer, analyzer
 from tamis.text.passages import Tokens
-from tamis.types import Document, Encoder, Ids
+from tamis.types import Document, Encoder, Ids, Queries, Query, Top
 
 Result = TypeVar("Result")
 MEMORY = 1 << 30
 """How much memory a build may take unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document that was found, and its score."""
+
+    id: str
+    score: float
+    title: str
+    text: str
 
 
 class Index:
@@ -75,28 +87,38 @@ class Index:
     @classmethod
     def build(
         cls,
-        documents: Iterable[Document],
+        documents: AnyDocuments,
         path: Path | str,
         analyzer: Analyzer | str = "english",
         memory: int = MEMORY,
         force: bool = False,
     ) -> Index:
-        """Build an index of documents, each with its own id; killed, nothing is left of it."""
+        """Build an index of documents, each with its own id; killed, nothing is left of it.
+
+        `documents` are `Document`s, strings, dictionaries, (id, text) pairs, a DataFrame, a
+        collection or the path of one.
+        """
         path, analysis = Path(path), _find_analyzer(analyzer)
         check_memory(memory)
         with durable.new_folder(path, force=force) as folder:
             facts = {"name": analysis.name, "version": analysis.version}
             manifest.write_manifest(folder, KIND, LAYOUT, analyzer=facts)
             empty = Commit((), 1, note_digest(folder))
-            write_commit(folder, append(folder, empty, documents, analysis, memory))
+            write_commit(
+                folder, append(folder, empty, stream_documents(documents), analysis, memory)
+            )
         return cls.open(path, analysis)
 
-    def add(self, documents: Iterable[Document], memory: int = MEMORY) -> None:
-        """Add documents; one with a known id takes the place of the one that had it."""
+    def add(self, documents: AnyDocuments, memory: int = MEMORY) -> None:
+        """Add documents; one with a known id takes the place of the one that had it.
+
+        Strings alone are refused: the ids that `build` gives them would replace others.
+        """
         check_memory(memory)
         with durable.locked(self.path):
             commit = self._begin()
-            self._end(append(self.path, commit, documents, self.analyzer, memory))
+            added = stream_documents(documents, number=False)
+            self._end(append(self.path, commit, added, self.analyzer, memory))
 
     def delete(self, ids: Iterable[str]) -> int:
         """Delete documents by id; how many of the ids were there."""
@@ -161,6 +183,22 @@ class Index:
         write_commit(self.path, commit)
         self.snapshot = Snapshot(self.path, commit)
         remove_unnamed(self.path, commit)
+
+    def search(self, words: str, top: int = 10) -> list[Hit]:
+        """The best documents for some words, by the ranking tuned last, else by BM25.
+
+        >>> from tempfile import mkdtemp
+        >>> index = Index.build(["a drum sieve", "a net"], Path(mkdtemp()) / "index")
+        >>> [(hit.id, hit.text) for hit in index.search("sieves")]
+        [('0', 'a drum sieve')]
+        """
+        if not isinstance(words, str):
+            raise InputError(
+                f"words to search for are a string, not of type {type(words).__name__}",
+                hint="search many queries into a run: index.bm25()(queries)",
+            )
+        run = chosen_source(self).search(Queries.of([Query("words", words)]), Top(top).k)
+        return [_hit(self.document(name), score) for name, score in run["words"]]
 
     def bm25(self, k1: float = 0.9, b: float = 0.4, threads: int | None = None) -> IndexSource:
         """The index searched by BM25."""
@@ -248,6 +286,10 @@ class Index:
     def __repr__(self) -> str:
         segments = len(self.snapshot.segments)
         return f"<Index {self.path}: {self.documents:,} documents in {segments} segments>"
+
+
+def _hit(document: Document, score: float) -> Hit:
+    return Hit(document.id, float(score), document.title, document.text)
 
 
 def verify(path: Path) -> None:

@@ -16,6 +16,7 @@ from tamis import __version__
 from tamis.durable import folder_exists, new_folder
 from tamis.labels.examples import ROLES, SOURCES, Examples, digest, shown_facts
 from tamis.models.bases import find_base
+from tamis.models.model import Model, load_model
 from tamis.scorers.note import note_if_any, read_note, write_note
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
@@ -36,6 +37,10 @@ class Trained:
     history: History
     kept: int
     facts: Mapping[str, Any]
+
+    def load(self, *, device: str = "auto", threads: int | None = None) -> Model:
+        """The model, ready to rank."""
+        return load_model(self.folder, device=device, threads=threads)
 
 
 def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Trained:

@@ -13,7 +13,13 @@ from typing import Any, Literal, get_type_hints
 
 from tamis.errors import InputError
 from tamis.evaluation import parse_measure
-from tamis.training.settings import WORD_PAIRS, read_setting, unknown_name
+from tamis.training.settings import (
+    ALIASES,
+    WORD_PAIRS,
+    by_field,
+    read_setting,
+    unknown_name,
+)
 from tamis.types.pipeline import Scale
 
 Trained = Literal["cross-encoder", "bi-encoder", "target-words"]
@@ -159,17 +165,18 @@ class Recipe:
         return self.sources.get(name, "ours: the default")
 
     def changed(self, settings: Mapping[str, str]) -> Recipe:
-        """The same with some fields read from text; `none` empties a field.
+        """The same with some fields read from text; `none` empties a field. Names are those of
+        the fields, or transformers' (`ALIASES`).
 
         Steps take the place of epochs and epochs that of steps; epochs that are set do not fall. A
         margin goes with a loss that has none, and so does where documents are cut with another
         scorer.
         """
-        known = get_type_hints(Recipe)
+        settings, known = by_field(settings), get_type_hints(Recipe)
         values: dict[str, Any] = {}
         for name, text in settings.items():
             if name not in SETTABLE:
-                raise unknown_name(name, SETTABLE, "setting")
+                raise unknown_name(name, (*SETTABLE, *ALIASES), "setting")
             values[name] = read_setting(name, text, known[name], getattr(self, name))
         if values.get("loss", self.loss) not in MARGINS:
             values = {"margin": None} | values

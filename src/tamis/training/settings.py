@@ -22,6 +22,50 @@ WORD_PAIRS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
 """The words for relevant and not relevant that table 4 of Nogueira compares."""
 
 
+ALIASES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "learning_rate": "rate",
+        "weight_decay": "decay",
+        "warmup_ratio": "warmup",
+        "max_grad_norm": "clip",
+        "batch_size": "batch",
+    }
+)
+"""The names that transformers has for settings of a recipe."""
+
+
+def as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings of Python as the command line writes them.
+
+    >>> as_texts({"learning_rate": 1e-5, "clip": None, "words": ("hot", "cold")})
+    {'learning_rate': '1e-05', 'clip': 'none', 'words': 'hot,cold'}
+    """
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, tuple | list)
+        else "none" if value is None else str(value)
+        for name, value in settings.items()
+    }  # fmt: skip
+
+
+def by_field(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings by the names of the recipe's fields.
+
+    `batch_size` is what a step of the optimizer sees, however often it accumulates gradients.
+
+    >>> by_field({"learning_rate": "1e-5", "batch_size": "8"})
+    {'rate': '1e-5', 'batch': '8', 'accumulation': '1'}
+    """
+    named: dict[str, str] = {}
+    for name, text in settings.items():
+        field = ALIASES.get(name, name)
+        if field in named or (field != name and field in settings):
+            raise InputError(f"{name} and {field} are the same setting", hint="set one of the two")
+        named[field] = text
+    if "batch_size" in settings:
+        named.setdefault("accumulation", "1")
+    return named
+
+
 def read_setting(name: str, text: str, kind: Any, now: Any) -> Any:
     """A value of a type, from text; `now` is the value it takes the place of.
 
