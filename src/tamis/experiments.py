@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tamis.collection.query_objects import AnyQueries, as_queries
+from tamis.collection.objects import AnyQueries, as_queries
 from tamis.collection.run_objects import AnyQrels, AnyRun, as_qrels, as_run, as_runs, check_name
 from tamis.errors import InputError
 from tamis.evaluation import Evaluation, Measure, parse_measures

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.collection.objects import as_documents, as_qrels, as_queries, stream_documents
+from tamis.collection.objects import as_documents, as_queries, stream_documents
 from tamis.collection.opening import open_collection
 from tamis.collection.querylog import query_id
+from tamis.collection.run_objects import as_qrels
 from tamis.errors import InputError
 from tamis.types import Document, Qrels, Queries, Query
 
@@ -160,5 +161,5 @@ def test_a_query_that_is_none_is_named(queries: Any, problem: str) -> None:
 
 @pytest.mark.parametrize("qrels", [None, 7, ["q1"], {"q1": 1}])
 def test_judgements_that_are_none_are_refused(qrels: Any) -> None:
-    with pytest.raises(InputError, match="the judgements are"):
+    with pytest.raises(InputError, match="the judgements"):
         as_qrels(qrels)

@@ -12,7 +12,6 @@ import pytest
 
 import tamis
 from tamis.collection.judgements import write_qrels
-from tamis.collection.query_objects import as_queries
 from tamis.collection.querylog import query_id
 from tamis.collection.run_objects import as_qrels, as_run, as_runs
 from tamis.collection.runs import write_run
@@ -119,11 +118,6 @@ def test_runs_as_dictionaries_in_place_of_the_qrels_are_told(runs: Any) -> None:
         (lambda: tamis.evaluate(GRADES, {"a": {"q9": {"d": 1.0}}}, ["AP"]), "same collection"),
         (lambda: tamis.evaluate(GRADES, SCORES, WRONG[:1]), "nDCG@10"),
         (lambda: tamis.evaluate(GRADES, SCORES, WRONG[0]), "nDCG@10"),
-        (lambda: as_queries(WRONG[0]), "Queries"),
-        (lambda: as_queries([7]), "id and a text"),
-        (lambda: as_queries([{"id": "q1"}]), "id and a text"),
-        (lambda: as_queries({"q1": None}), "id and a text"),
-        (lambda: as_queries(SimpleNamespace(columns=[], iloc=None)), "dict(zip"),
     ],
 )
 def test_a_natural_mistake_gets_a_hint(call: Callable[[], Any], text: str) -> None:

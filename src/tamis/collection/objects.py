@@ -24,19 +24,17 @@ from tamis.collection._records import (
 )
 from tamis.collection.base import Collection, Documents, Streamed, is_blank
 from tamis.collection.checks import SeenIds
-from tamis.collection.judgements import read_qrels
 from tamis.collection.notes import counted
 from tamis.collection.opening import is_id, open_collection, read_queries
 from tamis.collection.querylog import query_id
 from tamis.collection.store import DocumentStore
 from tamis.durable import folder_exists
 from tamis.errors import InputError
-from tamis.types import Document, Qrels, Queries, Query
+from tamis.types import Document, Queries, Query
 
 FORMS = "a string, an (id, text) pair, a dictionary with id and text"
 AnyDocuments = Iterable[Any] | Collection | str | Path
 AnyQueries = Queries | Iterable[Any] | Collection | str | Path
-AnyQrels = Qrels | Mapping[str, Any] | str | Path
 """What people hand in; a DataFrame is an iterable here."""
 
 
@@ -106,27 +104,10 @@ def as_queries(queries: AnyQueries) -> Queries:
         repeated += query.id in named
         named.setdefault(query.id, query)
     if repeated:
-        text = f"{counted(repeated, 'query')} {'repeats' if repeated == 1 else 'repeat'}"
-        logging.getLogger(__name__).info("%s an earlier one and counts once", text)
-    return Queries.of(named.values())
-
-
-def as_qrels(qrels: AnyQrels) -> Qrels:
-    """Judgements: ours, grades by query and document, or a file of them.
-
-    >>> as_qrels({"q1": {"d1": 1}})["q1"]["d1"]
-    1
-    """
-    if isinstance(qrels, Qrels):
-        return qrels
-    if isinstance(qrels, str | Path):
-        return read_qrels(qrels)
-    if not isinstance(qrels, Mapping) or not all(isinstance(v, Mapping) for v in qrels.values()):
-        raise InputError(
-            f"the judgements are {_kind(qrels)}",
-            hint='hand in Qrels, {"query": {"document": 1}}, or the path of a file',
+        logging.getLogger(__name__).info(
+            "repeated queries count once: %s", counted(repeated, "query")
         )
-    return Qrels.from_dict(qrels)
+    return Queries.of(named.values())
 
 
 def is_table(thing: Any) -> bool:

@@ -14,9 +14,10 @@ from typing import Any, Literal
 from tamis.collection.base import Collection, Faults
 from tamis.collection.judgements import the_split
 from tamis.collection.look import look
-from tamis.collection.objects import AnyDocuments, AnyQueries, as_documents, as_qrels, as_queries
+from tamis.collection.objects import AnyDocuments, AnyQueries, as_documents, as_queries
 from tamis.collection.opening import is_id, join_queries, open_collection, read_queries
 from tamis.collection.querylog import refuse_line_numbers
+from tamis.collection.run_objects import as_qrels
 from tamis.collection.runs import read_run
 from tamis.durable import folder_exists
 from tamis.errors import InputError
