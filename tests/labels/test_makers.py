@@ -160,7 +160,7 @@ def test_documents_carry_their_judgement_to_passages(index: Index) -> None:
 
 def test_queries_made_from_documents(tmp_path: Path) -> None:
     words = ["sieve", "drum", "net", "mill"]
-    records = [
+    records: list[Any] = [
         {"id": f"d{n}", "title": f"number {word}", "text": f"A {word} sorts grain by hand. " * 9}
         for n, word in enumerate(words)
     ]
