@@ -108,6 +108,9 @@ def test_a_query_that_repeats_a_test_query_is_left_out(
 def test_judgements_handed_in_do_not_free_test_queries(collection: Collection) -> None:
     inputs = open_inputs(collection, qrels={"train": {"t1": {"d5": 1}, "q1": {"d1": 1}}})
     assert list(inputs.held_out.ids) == ["t1"]
+    assert sorted(inputs.splits) == ["test", "train"]
+    other = open_inputs(collection, qrels={"test": {"q2": {"d3": 1}}})
+    assert list(other.held_out.ids) == ["q2", "t1"]
     assert list(queries_to_label(inputs, judgements(inputs).queries).ids) == ["q1"]
 
 

@@ -66,7 +66,8 @@ def test_a_chain_needs_both(part: Examples, missing: str) -> None:
 
 
 def test_no_stage_learns_from_what_any_is_validated_on() -> None:
-    stages = stages_of("infuse", recipes_of("infuse", {}), [GOLD, WEAK])
+    fewer = examples_of(list(TEXTS)[5:35])
+    stages = stages_of("infuse", recipes_of("infuse", {}), [fewer, WEAK])
     first, second = with_held_out(stages, None)
     for learning in (first, second):
         assert not names_in(learning.examples) & names_in(second.held_out)

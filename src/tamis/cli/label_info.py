@@ -47,7 +47,7 @@ def describe_examples(
     from tamis.pipeline.library import library
 
     examples = read_examples(path)
-    given = open_named(collection, None, queries, None, None, on_error) if collection else None
+    given = open_named(collection, None, None, None, None, on_error) if collection else None
     if shown and given is None:
         raise InputError("texts to show are in no collection", hint="name it: -c COLLECTION")
     examples = _with_texts(examples, given, queries)
