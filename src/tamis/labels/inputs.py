@@ -188,12 +188,12 @@ def split_of_file(path: str | Path, split: str | None = None) -> str:
     """The split of a file of judgements without a name for it: what the file is called where
     that is a test, else the split that is asked for.
 
-    >>> split_of_file("test.txt"), split_of_file("judged.txt"), split_of_file("judged.txt", "dev")
-    ('test', 'train', 'dev')
+    >>> split_of_file("qrels.test.txt"), split_of_file("judged.txt"), split_of_file("a.txt", "dev")
+    ('qrels.test', 'train', 'dev')
     """
     path = Path(path)
-    stem = the_split(path)[0] if path.is_dir() else path.name.split(".")[0]
-    return stem if is_test(stem) else split or TRAIN
+    name = the_split(path)[0] if path.is_dir() else path.stem
+    return name if is_test(name) else split or TRAIN
 
 
 def _is_folder(judged: Any) -> bool:
