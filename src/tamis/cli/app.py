@@ -28,7 +28,7 @@ from tamis.cli import (
     train,
     tune,
 )
-from tamis.cli.common import say, show_log
+from tamis.cli.common import say, shown_log
 from tamis.errors import TamisError
 
 
@@ -111,9 +111,9 @@ def tamis(
 
 def run(arguments: list[str]) -> int:
     """Run the command line; the exit code."""
-    show_log()
     try:
-        code = app(arguments or ["--help"], prog_name="tamis", standalone_mode=False)
+        with shown_log():
+            code = app(arguments or ["--help"], prog_name="tamis", standalone_mode=False)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         verb = context.command_path if context else "tamis"

@@ -183,7 +183,7 @@ def _verify(path: Path, kind: str) -> None:
             f"{path} has no checksums to verify", hint="only folders that tamis wrote have them"
         )
     what = "the weights are" if kind == "model" else "every byte is"
-    say(f"{path}: {what} as written")
+    say(f"{path}: {what} as {'they were' if kind == 'model' else 'it was'} written")
 
 
 def convert(

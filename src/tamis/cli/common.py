@@ -156,12 +156,18 @@ class _LogHandler(logging.Handler):
         say(f"{'warning' if record.levelno >= logging.WARNING else 'note'}: {record.getMessage()}")
 
 
-def show_log() -> None:
-    """Show what the library logs from now on."""
-    logger = logging.getLogger("tamis")
+@contextmanager
+def shown_log() -> Iterator[None]:
+    """Show what the library logs meanwhile."""
+    logger, handler = logging.getLogger("tamis"), _LogHandler()
+    level = logger.level
     logger.setLevel(logging.INFO)
-    if not any(isinstance(handler, _LogHandler) for handler in logger.handlers):
-        logger.addHandler(_LogHandler())
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def say_faults(faults: Faults) -> None:
