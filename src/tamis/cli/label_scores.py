@@ -34,7 +34,7 @@ RunFile = Annotated[
 ]
 RankingOption = Annotated[
     RankingName | None,
-    typer.Option(help="Search for candidates by BM25 (if unset) or by query likelihood."),
+    typer.Option(help="Search for candidates by BM25 (default) or by query likelihood."),
 ]
 IndexFolder = Annotated[
     Path | None,
@@ -214,7 +214,7 @@ def transfer(
     run: RunFile = None,
     ranking: Annotated[
         RankingName | None,
-        typer.Option(help="Search for candidates by query likelihood (if unset) or by BM25."),
+        typer.Option(help="Search for candidates by query likelihood (default) or by BM25."),
     ] = None,
     index: IndexFolder = None,
     queries: QueriesFile = None,
