@@ -18,6 +18,7 @@ lies in `measured/fitting`, a file a cell: a cell that is there is done.
 
 import argparse
 import json
+import logging
 import os
 import shutil
 import sys
@@ -37,18 +38,21 @@ from tamis.collection.judgements import write_qrels
 from tamis.collection.opening import open_collection
 from tamis.collection.runs import read_run, write_run
 from tamis.evaluation import evaluate, holm, t_test
-from tamis.fit import job
-from tamis.fit.job import Request, fit
-from tamis.fit.learning import judged_examples, recipe_for, trained
-from tamis.fit.look import TESTED, parted, passages_for, sampled
-from tamis.fit.sieve import load_sieve
-from tamis.fit.work import Work
+from tamis.fitting import job
+from tamis.fitting.model_training import FINE_TUNING, NEGATIVES_DEPTH, recipe_for
+from tamis.fitting.query_splits import MAX_TEST_QUERIES, passages_for, sample, split_queries
+from tamis.fitting.request import FitRequest
+from tamis.fitting.sieve import load_sieve
+from tamis.labels.gold import gold
 from tamis.models import open_ranker
+from tamis.pipeline.library import library
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.remembering import Remembering
 from tamis.search import Index
 from tamis.search.tune import configured, tune
+from tamis.training.learner import Job
+from tamis.training.loop import train
 from tamis.types import Ids, Qrels
 
 NAMES = ("insuranceqa", "medquad", "openbookqa", "squad")
@@ -112,26 +116,27 @@ def run(
     judged = {"test": qrels["test"]}
     if cell.judged is None or cell.judged > 0:
         files["train"] = given / "train.txt"
-        train = qrels["train"]
-        judged["train"] = train if cell.judged is None else sampled(train, cell.judged, cell.sample)
+        split = qrels["train"]
+        judged["train"] = split if cell.judged is None else sample(split, cell.judged, cell.sample)
     for name, path in files.items():
         if not path.exists():  # a fit that goes on wants the very same files
             write_qrels(judged[name], path)
     sieve = work / f"{cell.name}.sieve"
-    request = Request(
+    request = FitRequest(
         str(data / cell.collection), sieve, str(base), measure=MEASURE,
         max_time=60.0 * minutes, on_error="skip", threads=threads,
-        qrels={name: str(path) for name, path in files.items()}, seed=cell.sample, curve=False,
+        qrels={name: str(path) for name, path in files.items()}, seed=cell.sample,
+        learning_curve=False,
     )  # fmt: skip
     began = time.monotonic()
     started = sieve.with_name(f"{sieve.name}.fitting")
     if not started.exists():
         shutil.copytree(index_with_vectors(cell.collection, work, data, base), started / "index")
-    tested = len(judged["test"]) if cell.part == "every" else TESTED
-    with patch.object(job, "parted", partial(parted, tested=tested)):
-        fit(request, resume=started.exists(), said=lambda words: print("  ", words, flush=True))
+    most = len(judged["test"]) if cell.part == "every" else MAX_TEST_QUERIES
+    with patch.object(job, "split_queries", partial(split_queries, max_test=most)):
+        job.run_fit(request, resume=started.exists())
     took = time.monotonic() - began
-    if with_plain and cell.judged and not (sieve / "runs" / "tuned.parquet").exists():
+    if with_plain and cell.judged and not (sieve / "runs" / "fine-tuned.parquet").exists():
         plain(cell, sieve, work, source, base, threads)
     _keep(sieve, out, qrels["test"], took)
     shutil.rmtree(sieve)
@@ -142,16 +147,19 @@ def plain(
 ) -> None:
     """Train on judgements that are too few for `fit` to train on, and rank the test candidates."""
     index = Index.open(work / f"{cell.collection}.index")
-    qrels = sampled(source.qrels["train"], cell.judged or 0, cell.sample)
+    qrels = sample(source.qrels["train"], cell.judged or 0, cell.sample)
     queries = source.queries.select(qrels.queries.positions_in(source.queries.ids))
-    examples = judged_examples(qrels, queries, index.bm25().search(queries, 100), cell.sample)
-    recipe = recipe_for("bi-encoder", 10**9, examples, cell.sample)
+    run = index.bm25().search(queries, 100)
+    examples = gold(qrels, queries, run, depth=NEGATIVES_DEPTH, seed=cell.sample, missing="skip")
+    recipe = recipe_for(FINE_TUNING["bi-encoder"], 10**9, examples, cell.sample)
     with TemporaryDirectory() as folder:
-        model = trained("plain", examples, base, recipe, index, Work(Path(folder)), threads)
+        model = Path(folder) / "plain"
+        with library(index, examples.docs) as documents:
+            train(Job(examples, documents, recipe, base, model, None, threads))
         scorer = Remembering(BiEncoder.open(model, threads=threads))
         first = read_run(sieve / "runs" / "hybrid.parquet").with_queries(source.queries)
         done = rerank(scorer, index, depth=50, missing="skip")(first)
-    write_run(done, sieve / "runs" / "tuned.parquet")
+    write_run(done, sieve / "runs" / "fine-tuned.parquet")
 
 
 def index_with_vectors(collection: str, work: Path, data: Path, base: Path) -> Path:
@@ -173,9 +181,10 @@ def _keep(sieve: Path, out: Path, qrels: Qrels, seconds: float) -> None:
     That is the choice before the test queries were looked at: `fit` takes it back where they speak
     clearly against it, and a table over the same queries would then show little else.
     """
-    note = load_sieve(sieve).note
-    chosen, handed = note["guard"]["choice"]["chosen"], note["chosen"]
-    wanted = {"BM25": "BM25", "start": "start", "trained": "tuned", "chosen": chosen}
+    decision = load_sieve(sieve).result.decision
+    assert decision is not None
+    chosen, handed = decision.selection.selected, decision.selected
+    wanted = {"BM25": "BM25", "start": "base model", "trained": "fine-tuned", "chosen": chosen}
     values: dict[str, Any] = {}
     asked: list[str] = []
     for name, way in wanted.items():
@@ -324,6 +333,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     if not data or not models:
         print("fitting: skipped, TAMIS_DATA and TAMIS_MODELS are not set")
         return
+    logging.basicConfig(level=logging.INFO, format="   %(message)s")
     given.work.mkdir(parents=True, exist_ok=True)
     left = [
         cell

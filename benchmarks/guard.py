@@ -1,6 +1,6 @@
 """How often the guard errs: real per-query values, judged queries drawn again and again.
 
-    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.guard --work FOLDER [--draws N] [--luck P]
+    TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.guard --work FOLDER [--draws N] [--level P]
 
 500 development queries of insuranceqa, 50 BM25 candidates each, RR@10. The start is the MiniLM
 bi-encoder (the first 64 tokens of a text, to keep this cheap), the usual way is the start fused
@@ -16,8 +16,8 @@ of the halfway model from the start, dealt out to other queries, the gains among
 the mean wanted; fused likewise, with half the difference of the means. All scored
 queries are the truth; 8 to 512 of them are drawn with replacement, a rule chooses, and what it
 hands over is looked up in the truth. `best mean` takes the highest mean; `one error` the simplest
-within one standard error of it; `guard` is `tamis.fit.guard.choose`; `+ test` adds its test on 300
-queries drawn apart. `--work` keeps the values that were scored.
+within one standard error of it; `guard` is `tamis.fitting.guard.select`; `+ test` adds its test on
+300 queries drawn apart. `--work` keeps the values that were scored.
 """
 
 import argparse
@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 from tamis.collection.opening import open_collection
 from tamis.errors import require
 from tamis.evaluation import evaluate
-from tamis.fit.guard import LUCK, Option, choose, settled
-from tamis.fit.options import BM25, PREFERRED, floors
+from tamis.fitting.guard import SELECTION_LEVEL, Option, decide, select
+from tamis.fitting.plan import MIN_QUERIES
+from tamis.fitting.system import DEFAULT_FUSION_WEIGHT
 from tamis.pipeline.fuse import weighted_sum
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.search import Index
@@ -47,10 +48,11 @@ Values = NDArray[np.float64]
 QUERIES, DEPTH, TOKENS, MEASURE = 500, 50, 64, "RR@10"
 NOISE = {"halfway": 0.125, "ruined": 0.25, "bad": 0.5}
 """Deviation of the noise in every matrix, in deviations of its weights."""
+WEIGHTS = 1 - DEFAULT_FUSION_WEIGHT, DEFAULT_FUSION_WEIGHT
 SIZES = (8, 32, 128, 512)
 TESTED = 300
 RULES = ("best mean", "one error", "guard", "+ test")
-START = "start"
+BM25, START = "BM25", "start"
 
 
 class World(NamedTuple):
@@ -103,7 +105,7 @@ def scored(data: Path, models: Path, work: Path) -> dict[str, Values]:
         for name, folder in {START: start, **folders}.items():
             print(f"scoring {name}", flush=True)
             runs[name] = reranked(bm25, texts, folder)
-            runs[f"{name}+BM25"] = weighted_sum([bm25, runs[name]], [1 - PREFERRED, PREFERRED])
+            runs[f"{name}+BM25"] = weighted_sum([bm25, runs[name]], WEIGHTS)
         found = evaluate(qrels, runs, [MEASURE])
         path.write_text(json.dumps({name: found.values(name, MEASURE).tolist() for name in runs}))
     return {name: np.array(each) for name, each in json.loads(path.read_text()).items()}
@@ -156,22 +158,23 @@ def one_error(options: Sequence[Option], table: Values) -> str:
     error = behind.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
     near = (behind.mean(axis=1) <= error + 1e-12) & (means >= means[:2].max())
     within = np.flatnonzero(near).tolist()
-    return options[min(within, key=lambda n: (options[n].simplicity, -means[n]))].name
+    return options[min(within, key=lambda n: (options[n].complexity, -means[n]))].name
 
 
 def guarded(
-    options: Sequence[Option], judged: Values, test: Values, luck: float
+    options: Sequence[Option], judged: Values, test: Values, level: float
 ) -> tuple[str, str]:
     """What the guard chooses, and what it hands over after its test."""
-    _, start, usual = (option.name for option in options[:3])
-    least = floors(usual, BM25, judged.shape[1])
-    choice = choose(options, judged, start=start, baseline=BM25, floors=least, luck=luck)
+    _, start, default = (option.name for option in options[:3])
+    required = [default, *([BM25] if judged.shape[1] >= MIN_QUERIES else [])]
+    selection = select(options, judged, required, level=level)
     named = {option.name: row for option, row in zip(options, test, strict=True)}
-    return choice.chosen, settled(choice, named, resamples=10).name
+    decision = decide(selection, named, [start, BM25], resamples=10)
+    return selection.selected, decision.selected
 
 
 def handed(
-    options: Sequence[Option], truth: Values, size: int, draws: int, luck: float
+    options: Sequence[Option], truth: Values, size: int, draws: int, level: float
 ) -> dict[str, list[str]]:
     """What every rule hands over, draw by draw."""
     generator = np.random.default_rng(size)
@@ -180,13 +183,13 @@ def handed(
         judged = truth[:, generator.integers(0, truth.shape[1], size)]
         test = truth[:, generator.integers(0, truth.shape[1], TESTED)]
         plain = best_mean(options, judged), one_error(options, judged)
-        names = *plain, *guarded(options, judged, test, luck)
+        names = *plain, *guarded(options, judged, test, level)
         for rule, name in zip(RULES, names, strict=True):
             found[rule].append(name)
     return found
 
 
-def show(values: Mapping[str, Values], draws: int, luck: float) -> None:
+def show(values: Mapping[str, Values], draws: int, level: float) -> None:
     """Print how often what is counted is handed over, and what every rule gives in truth."""
     for name, each in values.items():
         print(f"{name:16}{each.mean():.4f}")
@@ -199,7 +202,7 @@ def show(values: Mapping[str, Values], draws: int, luck: float) -> None:
             "of everything"
         )
         for size in SIZES:
-            for rule, names in handed(options, truth, size, draws, luck).items():
+            for rule, names in handed(options, truth, size, draws, level).items():
                 taken = [lead[name] for name in names if name in counted]
                 print(f"{size:5} {rule:10}{100 * len(taken) / draws:6.1f}%"
                       f"{np.mean(taken) if taken else np.nan:+8.4f}"
@@ -212,11 +215,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", type=Path, default=Path("guard.work"))
     parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--luck", type=float, default=LUCK)
+    parser.add_argument("--level", type=float, default=SELECTION_LEVEL)
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     data, models = (Path(os.environ[name]) for name in ("TAMIS_DATA", "TAMIS_MODELS"))
-    show(scored(data, models, arguments.work), arguments.draws, arguments.luck)
+    show(scored(data, models, arguments.work), arguments.draws, arguments.level)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ values equal to 1e-6.
 
 import argparse
 import json
+import logging
 import os
 import sys
 import time
@@ -21,9 +22,10 @@ from tamis.collection.judgements import write_qrels
 from tamis.collection.opening import open_collection
 from tamis.collection.runs import read_run
 from tamis.evaluation import evaluate
-from tamis.fit.job import Request, fit
-from tamis.fit.look import sampled
-from tamis.fit.sieve import Sieve
+from tamis.fitting.job import run_fit
+from tamis.fitting.query_splits import sample
+from tamis.fitting.request import FitRequest
+from tamis.fitting.sieve import Sieve
 
 MEASURED = Path(__file__).parent / "measured" / "replay"
 COLLECTIONS, SIZES, SEED = ("openbookqa", "squad"), (32, 512), 0
@@ -39,28 +41,23 @@ def fit_cell(
 ) -> Sieve:
     """Fit a collection with so many judged queries; with a plan, by that plan."""
     qrels = open_collection(data / collection, on_error="skip").qrels
-    judged = {"test": qrels["test"], "train": sampled(qrels["train"], size, SEED)}
+    judged = {"test": qrels["test"], "train": sample(qrels["train"], size, SEED)}
     name = f"{collection}-{size}{'' if plan is None else '-again'}"
     files = {split: str(work / f"{name}-{split}.txt") for split in judged}
     for split, path in files.items():
         write_qrels(judged[split], path, force=True)
-    request = Request(
+    request = FitRequest(
         str(data / collection), work / f"{name}.sieve", str(base), measure=MEASURE, qrels=files,
         max_time=60.0 * MINUTES if plan is None else NO_LIMIT, on_error="skip", threads=THREADS,
-        seed=SEED, curve=False,
+        seed=SEED, learning_curve=False,
     )  # fmt: skip
     folder = work / f"{name}.sieve.fitting"
     if plan is not None and not folder.exists():
         folder.mkdir()
         (folder / "plan.json").write_text(json.dumps(plan))
-        learnt = 5_000 * max(1.0, MINUTES / 30)  # what the recorded fit learnt from at most
-        (folder / "learnt.json").write_text(json.dumps({"queries at most": round(learnt)}))
-    sieve = fit(
-        request,
-        resume=folder.exists(),
-        force=not folder.exists(),
-        said=lambda words: print("  ", words, flush=True),
-    )[1]
+        most = 5_000 * max(1.0, MINUTES / 30)  # what the recorded fit trained on at most
+        (folder / "limits.json").write_text(json.dumps({"train_queries": round(most)}))
+    sieve = run_fit(request, resume=folder.exists(), force=not folder.exists())[1]
     assert sieve is not None
     return sieve
 
@@ -72,13 +69,13 @@ def outcome_of(sieve: Sieve, data: Path, collection: str) -> dict[str, Any]:
     queries = next(iter(runs.values())).queries.ids
     done = evaluate(qrels.select(queries), runs, [MEASURE])
     values = {name: [round(v, 8) for v in done.values(name, MEASURE).tolist()] for name in runs}
-    note = sieve.note
-    choice = (note.get("guard") or {}).get("choice")
+    result, selection = sieve.result, sieve.manifest["selection"]
     return {
-        "plan": note["plan"],
-        "selected": note["chosen"],
-        "choice": choice,
-        "held_out": {row["name"]: row["held_out"] for row in note["candidates"]},
+        "plan": sieve.manifest["plan"],
+        "selected": result.selected,
+        "selection": selection
+        and {name: selection[name] for name in ("selected", "best", "queries")},
+        "held_out": {one.name: one.held_out for one in result.systems},
         "queries": list(done.queries),
         "values": values,
     }
@@ -89,6 +86,12 @@ def compare(recorded: dict[str, Any], again: dict[str, Any]) -> list[str]:
     found = []
     if recorded["selected"] != again["selected"]:
         found.append(f"selected {again['selected']}, not {recorded['selected']}")
+    if recorded["selection"] != again["selection"]:
+        found.append(f"selection {again['selection']}, not {recorded['selection']}")
+    for name, mean in recorded["held_out"].items():
+        other = again["held_out"].get(name)
+        if (mean is None) != (other is None) or (mean and abs(mean - (other or 0.0)) > 2e-4):
+            found.append(f"{name} has {other} on held-out queries, not {mean}")
     if recorded["queries"] != again["queries"]:
         found.append("other test queries")
     for name, values in recorded["values"].items():
@@ -104,6 +107,7 @@ def compare(recorded: dict[str, Any], again: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     """Record, or check."""
+    logging.basicConfig(level=logging.INFO, format="   %(message)s")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["record", "check"])
     parser.add_argument("--work", type=Path, required=True)

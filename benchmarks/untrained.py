@@ -25,14 +25,18 @@ from numpy.typing import NDArray
 from benchmarks.fitting import MEASURE, NAMES, index_with_vectors
 from tamis.collection.opening import open_collection
 from tamis.evaluation import evaluate
-from tamis.fit.guard import Option, choose
-from tamis.fit.look import passages_for, sampled
-from tamis.fit.options import BM25, START, Way, floors, ranked, usual, values, ways
-from tamis.fit.sieve import HYBRID, first_stage
+from tamis.fitting.guard import Option, select
+from tamis.fitting.query_splits import passages_for, sample
+from tamis.fitting.reranker_runs import FoldRuns
+from tamis.fitting.selection import base_system, required_baselines
+from tamis.fitting.system import Reranker, Retriever, System, all_systems, default_system
+from tamis.fitting.systems import KINDS
 from tamis.models import open_ranker
 from tamis.pipeline.fuse import reciprocal_rank, weighted_sum
+from tamis.pipeline.hybrid import words_and_vectors
 from tamis.pipeline.rerank import rerank
 from tamis.search import Index
+from tamis.search.choice import chosen_source
 from tamis.types import Qrels, Run
 
 QUERIES, DEPTH, DEEP = 600, 50, 1000
@@ -41,6 +45,9 @@ MORE = ("scifact", "covidqa", "wikiqa")
 WEIGHTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SIZES = (4, 8, 32, 128, 300)
 USUAL = "usual first"
+BM25, HYBRID = "BM25", "hybrid"
+RETRIEVERS = {kind.name: kind for kind in KINDS if isinstance(kind, Retriever)}
+BASE = next(kind for kind in KINDS if isinstance(kind, Reranker) and kind.is_default)
 LOSS = -0.03
 
 
@@ -50,12 +57,13 @@ class Ranked:
     def __init__(self, name: str, work: Path, data: Path, base: Path) -> None:
         source = open_collection(data / name, on_error="skip")
         self.index = Index.open(index_with_vectors(name, work, data, base))
-        self.qrels: Qrels = sampled(source.qrels["train"], QUERIES, 99)
+        self.qrels: Qrels = sample(source.qrels["train"], QUERIES, 99)
         asked = source.queries.select(self.qrels.queries.positions_in(source.queries.ids))
         encoder: Any = open_ranker(base, threads=1).scorer
-        self.words = first_stage(self.index, BM25, threads=1).search(asked, DEEP)
-        self.vectors = self.index.dense(encoder, 1).search(asked, DEEP)
-        both = first_stage(self.index, HYBRID, encoder, 1).search(asked, DEPTH)
+        words = chosen_source(self.index, "bm25", rm3=False, threads=1)
+        dense = self.index.dense(encoder, 1)
+        self.words, self.vectors = words.search(asked, DEEP), dense.search(asked, DEEP)
+        both = words_and_vectors(words, dense).search(asked, DEPTH)
         self.first = {BM25: self.words.top(DEPTH), HYBRID: both}
         self.stage = rerank(
             encoder, self.index, passages=passages_for(self.index), depth=DEPTH, missing="skip"
@@ -67,15 +75,26 @@ class Ranked:
         found = {BM25: self.words, "vectors": self.vectors, "by ranks": reciprocal_rank(pair)}
         for weight in WEIGHTS:
             found[f"vectors {weight}"] = weighted_sum(pair, [1 - weight, weight], ("filled", "z"))
-        for way in ways(BM25, [START])[1:]:
-            found[way.name] = ranked(way, self.first[BM25], {START: start})
+        for system in systems_on(BM25)[1:]:
+            found[system.name] = system.rank(self.first[BM25], start)
         return found
 
-    def offered(self, stage: str) -> tuple[list[Way], NDArray[np.float64]]:
-        """Every way with a first stage, and its value on every query."""
-        everything = ways(stage, [START], [BM25] if stage != BM25 else [])
-        given = {START: self.stage(self.first[stage]), BM25: self.first[BM25]}
-        return everything, values(everything, self.first[stage], given, self.qrels, MEASURE)
+    def offered(self, stage: str) -> tuple[list[System], NDArray[np.float64]]:
+        """Every system with a retriever, and its value on every query."""
+        systems = systems_on(stage)
+        runs = FoldRuns(
+            self.first[stage],
+            {RETRIEVERS[name].key: run for name, run in self.first.items()},
+            {BASE.key: self.stage(self.first[stage])},
+            self.qrels,
+        )
+        return systems, runs.values(systems, MEASURE)
+
+
+def systems_on(name: str) -> list[System]:
+    """Every system of the base model on the candidates of a retriever."""
+    retrievers = [RETRIEVERS[each] for each in dict.fromkeys((BM25, name))]
+    return all_systems(retrievers, RETRIEVERS[name], [BASE])
 
 
 def show_fused(found: Mapping[str, Run], qrels: Qrels) -> None:
@@ -88,12 +107,14 @@ def show_fused(found: Mapping[str, Run], qrels: Qrels) -> None:
         print(f"  {name:18} {told.mean(name, MEASURE):.4f} {t}", flush=True)
 
 
-def show_drawn(everything: Sequence[Way], table: NDArray[np.float64], draws: int) -> None:
+def show_drawn(everything: Sequence[System], table: NDArray[np.float64], draws: int) -> None:
     """What each order gives, by how many queries it chose on."""
     names, truth = [way.name for way in everything], table.mean(axis=1)
     at = dict(zip(names, truth, strict=True))
-    better, first = max(at[START], at[BM25]), usual(everything).name
-    orders = {"equal": [0] * len(names), USUAL: [way.simplicity for way in everything]}
+    base = base_system(everything)
+    assert base is not None
+    better, first = max(at[base.name], at[BM25]), default_system(everything).name
+    orders = {"equal": [0] * len(names), USUAL: [way.complexity for way in everything]}
     print(f"  always {first} {at[first] - better:+.4f}")
     print(f"{'judged':>8}" + "".join(f"{name:>18}" for name in orders))
     for size in SIZES:
@@ -101,11 +122,10 @@ def show_drawn(everything: Sequence[Way], table: NDArray[np.float64], draws: int
         drawn = [table[:, generator.integers(0, table.shape[1], size)] for _ in range(draws)]
         for order, levels in orders.items():
             options = [Option(*each) for each in zip(names, levels, strict=True)]
-            least = floors(first, BM25, size) if order == USUAL else ()
-            chosen = [
-                choose(options, each, start=START, baseline=BM25, floors=least).chosen
-                for each in drawn
-            ]
+            required = [base.name, BM25]
+            if order == USUAL:
+                required = required_baselines(everything, size)
+            chosen = [select(options, each, required).selected for each in drawn]
             leads = np.array([at[name] for name in chosen]) - better
             line += f"{leads.mean():+11.4f}{100 * (leads < LOSS).mean():6.1f}%"
         print(line, flush=True)

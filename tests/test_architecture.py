@@ -13,8 +13,8 @@ import tamis
 SOURCE = Path(tamis.__file__).parent
 ROOMS = """
 errors terminal cores _jit types durable manifest registry evaluation text collection splits
-experiments search scorers pipeline models labels label training rankers fit judging tasks explain
-studies adapters serve cli testing
+experiments search scorers pipeline models labels label training rankers fitting judging tasks
+explain studies adapters serve cli testing
 """.split()
 
 

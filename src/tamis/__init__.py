@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tamis.collection.runs import read_run, write_run
     from tamis.evaluation import Comparison, Comparisons, Evaluation, compare
     from tamis.experiments import evaluate, experiment
-    from tamis.fit.sieve import load_sieve
+    from tamis.fitting.api import fit
+    from tamis.fitting.result import FitResult
+    from tamis.fitting.sieve import Sieve, load_sieve
     from tamis.models.model import load_model
     from tamis.pipeline.rerank import rerank
     from tamis.registry import open_source, open_stage
@@ -32,7 +34,10 @@ _HOME = {
     "read_queries": "tamis.collection.opening",
     "read_run": "tamis.collection.runs",
     "write_run": "tamis.collection.runs",
-    "load_sieve": "tamis.fit.sieve",
+    "fit": "tamis.fitting.api",
+    "FitResult": "tamis.fitting.result",
+    "Sieve": "tamis.fitting.sieve",
+    "load_sieve": "tamis.fitting.sieve",
     "Comparison": "tamis.evaluation",
     "Comparisons": "tamis.evaluation",
     "Evaluation": "tamis.evaluation",
@@ -60,18 +65,21 @@ __all__ = [
     "Comparisons",
     "Document",
     "Evaluation",
+    "FitResult",
     "Ids",
     "Index",
     "Qrels",
     "Queries",
     "Query",
     "Run",
+    "Sieve",
     "Source",
     "Stage",
     "__version__",
     "compare",
     "evaluate",
     "experiment",
+    "fit",
     "label",
     "load_model",
     "load_sieve",

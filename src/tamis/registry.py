@@ -30,6 +30,7 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
     },
     "stage": {
         "rerank": "tamis.pipeline.rerank:open_stage",
+        "interpolate": "tamis.pipeline.interpolation:open_stage",
         "cascade": "tamis.pipeline.cascade:open_stage",
         "top": "tamis.pipeline.composition:open_top",
         "chain": "tamis.pipeline.composition:open_chain",
@@ -105,7 +106,17 @@ class Opening:
 
     def scorer(self, spec: Spec) -> Scorer:
         """The scorer that a spec describes; the same object for the same spec."""
-        return self.share(f"scorer {spec!r}", lambda: cast(Scorer, self.open("scorer", spec)))
+        return self.share(self._scorer_key(spec), lambda: cast(Scorer, self.open("scorer", spec)))
+
+    def keep_scorer(self, scorer: Scorer) -> None:
+        """Take this scorer where its spec is to be opened: it is open already."""
+        self._shared.setdefault(self._scorer_key(spec_of("scorer", scorer)), scorer)
+
+    def _scorer_key(self, spec: Spec) -> str:
+        """What tells two scorers apart, wherever paths start from."""
+        place = isinstance(spec, dict) and spec.get("path")
+        here = {"path": str(absolute(self.path(place)))} if isinstance(place, str) else {}
+        return f"scorer {dict(spec) | here if isinstance(spec, dict) else spec!r}"
 
     def open(self, role: str, spec: object) -> Any:
         """What a spec describes in a role."""
@@ -221,18 +232,31 @@ def relative_spec(spec: Spec, base: Path | str) -> Spec:
     >>> relative_spec({"index": {"path": "/a/b/index"}, "documents": {"path": "/c"}}, "/a/b")
     {'index': {'path': 'index'}, 'documents': {'path': '/c'}}
     """
-    folder = absolute(base)
+    return moved_spec(spec, {absolute(base): ""})
 
-    def relative(key: str, value: Any) -> Any:
+
+def moved_spec(spec: Spec, places: Mapping[Path, str]) -> Spec:
+    """The same spec with paths that lie in one of some folders named by where that folder is now.
+
+    >>> moved_spec({"index": {"path": "/work/index"}}, {Path("/work/index"): "index"})
+    {'index': {'path': 'index'}}
+    """
+    folders = {absolute(folder): place for folder, place in places.items()}
+
+    def moved(key: str, value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: relative(name, inner) for name, inner in value.items()}
+            return {name: moved(name, inner) for name, inner in value.items()}
         if isinstance(value, list):
-            return [relative("", inner) for inner in value]
-        if key == "path" and isinstance(value, str) and Path(value).is_relative_to(folder):
-            return Path(value).relative_to(folder).as_posix()
-        return value
+            return [moved("", inner) for inner in value]
+        if key != "path" or not isinstance(value, str):
+            return value
+        within = [folder for folder in folders if Path(value).is_relative_to(folder)]
+        if not within:
+            return value
+        deepest = max(within, key=lambda folder: len(folder.parts))
+        return (Path(folders[deepest]) / Path(value).relative_to(deepest)).as_posix()
 
-    return cast(Spec, relative("", spec))
+    return cast(Spec, moved("", spec))
 
 
 def absolute(path: Path | str) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tamis.cli.app import run
-from tamis.fit import demo
-from tamis.fit.sieve import load_sieve
+from tamis.fitting import demo
+from tamis.fitting.sieve import load_sieve
 from tamis.models import adopt
 
 
@@ -24,7 +24,7 @@ def test_the_demo_runs_with_words_alone(
     assert "nDCG@10" in out and "BM25 *" in out
     assert "pip install 'tamis[neural,models]'" in out
     sieve = load_sieve("demo.sieve")
-    assert sieve.verified and sieve.note["test"]["BM25"]["nDCG@10"] > 0.1
+    assert sieve.verified and sieve.manifest["test"]["BM25"]["nDCG@10"] > 0.1
     assert run(["demo", "--quick"]) == 0
 
 
@@ -50,10 +50,10 @@ def test_a_model_is_used_where_there_is_one(
 ) -> None:
     adopt(tiny_cross_encoder, tmp_path / "tiny", kind="bi-encoder", pooling="mean", max_length=24)
     monkeypatch.setattr(demo, "has_model", lambda: True)
-    monkeypatch.setattr(demo, "BASE", str(tmp_path / "tiny"))
+    monkeypatch.setattr(demo, "DEFAULT_BASE", str(tmp_path / "tiny"))
     monkeypatch.setattr(demo, "QUICK", 0.7)
-    monkeypatch.setattr("tamis.fit.learning.LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.model_training.MAX_LENGTH", "24")
     sieve = demo.run_demo(tmp_path / "s", quick=True)
-    names = {row["name"] for row in sieve.note["candidates"]}
-    assert {"BM25", "start"} <= names
+    names = {system.name for system in sieve.result.systems}
+    assert {"BM25", "base model"} <= names
     assert len(demo.searches(sieve)) == 3

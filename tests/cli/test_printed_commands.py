@@ -109,7 +109,7 @@ def test_what_fit_and_judge_print_runs(
         more = ["--base", "none", "--threads", "1"] if command[0] == "fit" else []
         execute([*command, *more], capsys, monkeypatch)
     note = json.loads(Path(after[-1][-1], "tamis.json").read_text())
-    assert note["plan"]["choosing"] == 12, "every judged query is used"
+    assert note["plan"]["selection_queries"] == 12, "every judged query is used"
 
 
 def test_a_half_judged_pool_is_gone_on_with(

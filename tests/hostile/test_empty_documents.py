@@ -10,7 +10,8 @@ import pytest
 
 from tamis import open_collection, read_run
 from tamis.cli.app import run
-from tamis.fit.job import Request, fit
+from tamis.fitting.job import run_fit
+from tamis.fitting.request import FitRequest
 from tamis.labels import read_examples
 from tamis.models import adopt
 from tamis.search import Index
@@ -156,17 +157,17 @@ def test_no_query_is_made_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_model_is_trained_and_a_sieve_made(
-    docs: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+    docs: Path, model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("tamis.fit.learning.LENGTH", "24")
-    said: list[str] = []
-    request = Request(
+    monkeypatch.setattr("tamis.fitting.model_training.MAX_LENGTH", "24")
+    request = FitRequest(
         "docs", Path("a.sieve"), str(model), depth=10, max_time=900.0, threads=1
     )  # fmt: skip
-    _, sieve = fit(request, said=said.append)
+    with caplog.at_level("WARNING", "tamis"):
+        _, sieve = run_fit(request)
     assert sieve is not None
-    assert sieve.note["look"]["documents without a term"] == 2
-    assert sum("2 documents without text" in line for line in said) == 1
+    assert sieve.manifest["data"]["documents without a term"] == 2
+    assert caplog.text.count("2 documents without text") == 1
     assert "documents without a term" in Path("a.sieve/report.html").read_text()
     assert sieve.search("drum sieve")

@@ -175,7 +175,7 @@ def _verify(path: Path, kind: str) -> None:
 
         verify_model(path)
     elif kind == "sieve":
-        from tamis.fit.sieve import verify_sieve
+        from tamis.fitting.sieve import verify_sieve
 
         verify_sieve(path)
     else:

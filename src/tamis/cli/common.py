@@ -149,11 +149,17 @@ def say(words: str) -> None:
     tell(visible(words))
 
 
+PROGRESS = ("tamis.fitting", "tamis.training.loop")
+"""Whose messages say what is being done."""
+
+
 class _LogHandler(logging.Handler):
     """What the library logs, as words for the person."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(f"{'warning' if record.levelno >= logging.WARNING else 'note'}: {record.getMessage()}")
+        kind = "warning: " if record.levelno >= logging.WARNING else "note: "
+        is_progress = kind == "note: " and record.name.startswith(PROGRESS)
+        say(f"{'' if is_progress else kind}{record.getMessage()}")
 
 
 @contextmanager

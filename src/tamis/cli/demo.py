@@ -12,8 +12,8 @@ from tamis.cli.common import console, say, show
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tamis.fit.demo import BeforeAndAfter
-    from tamis.fit.sieve import Sieve
+    from tamis.fitting.demo import BeforeAndAfter
+    from tamis.fitting.sieve import Sieve
 
 
 def demo(
@@ -28,11 +28,11 @@ def demo(
     Example: tamis demo --quick
     """
     from tamis.cli.fit import show_plan, show_sieve
-    from tamis.fit.demo import has_model, run_demo, searches
+    from tamis.fitting.demo import has_model, run_demo, searches
 
     _refuse_other(output)
     say("reading the docstrings and language topics of this Python …")
-    sieve = run_demo(output, quick=quick, threads=threads, said=say, shown=show_plan)
+    sieve = run_demo(output, quick=quick, threads=threads, on_plan=show_plan)
     for found in searches(sieve):
         show("", f"for: {found.words}", _side_by_side(sieve, found))
     show("", "on the test questions:")
@@ -56,7 +56,7 @@ def _side_by_side(sieve: Sieve, found: BeforeAndAfter) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in ("", "BM25", sieve.note["chosen"]):
+    for head in ("", "BM25", sieve.manifest["selected"]):
         table.add_column(head)
     room = max(20, (min(console().width, 120) - 6) // 2)
     for place in range(max(len(found.before), len(found.after))):

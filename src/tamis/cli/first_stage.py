@@ -330,16 +330,22 @@ def _described(spec: dict[str, Any]) -> str:
     if spec["source"] == "top":
         return _described(spec["of"])
     if spec["source"] == "then":
-        how = spec["stage"]
-        if how.get("interpolate") == 0:  # its order is that of what was found
-            return _described(spec["first"])
-        fused = f", {how['interpolate']:g} of the score" if "interpolate" in how else ""
-        return f"{_described(spec['first'])}, re-ranked to {how['depth']:,}{fused}"
+        return f"{_described(spec['first'])}{_described_stage(spec['stage'])}"
     unsaid = ("source", "version", "index")
     parameters = {name: value for name, value in spec.items() if name not in unsaid}
     feedback = parameters.pop("rm3", None)
     named = f"{parameters.pop('ranking')} {listed(parameters)}"
     return f"{named} and rm3 {listed(feedback)}" if feedback else named
+
+
+def _described_stage(spec: dict[str, Any]) -> str:
+    if spec["stage"] == "interpolate":
+        if spec["weight"] == 0:  # the order of the retriever stays
+            return ""
+        return f"{_described_stage(spec['of'])}, fusion weight {spec['weight']:g}"
+    if "depth" not in spec:
+        return f", re-ranked by {spec['stage']}"
+    return f", re-ranked to {spec['depth']:,}"
 
 
 def listed(parameters: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,9 +27,11 @@ from tamis.cli.common import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tamis.fit.job import Fitting
-    from tamis.fit.plan import Plan
-    from tamis.fit.sieve import Sieve
+    from tamis.fitting.context import FitInputs
+    from tamis.fitting.guard import BaselineComparison
+    from tamis.fitting.plan import Plan
+    from tamis.fitting.result import FitResult
+    from tamis.fitting.sieve import Sieve
 
 
 def fit(
@@ -48,17 +50,19 @@ def fit(
         ),
     ] = "30m",  # type: ignore[assignment]
     base: Annotated[
-        str, typer.Option(help="The model to start from: a folder, a package, a hub id, or none.")
+        str,
+        typer.Option(help="The base model: a folder, an installed package, a hub id, or none."),
     ] = "all-MiniLM-L6-v2",
     measure: Annotated[
-        str, typer.Option("-m", "--measure", help="What models are chosen by.")
+        str, typer.Option("-m", "--measure", help="The measure that systems are selected by.")
     ] = "RR@10",
     candidates: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Your own first stage's results, in place of ours."),
+        typer.Option(metavar="RUN", help="Results of your own retriever, to re-rank these."),
     ] = None,
     teacher: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="A stronger model, to learn its order from.")
+        str | None,
+        typer.Option(metavar="MODEL", help="A stronger model to distil into the base model."),
     ] = None,
     vectors: Annotated[
         str | None,
@@ -68,131 +72,148 @@ def fit(
     qrels: QrelsFiles = None,
     depth: Annotated[int, typer.Option(min=1, help="How many documents are re-ranked.")] = 50,
     curve: Annotated[
-        bool, typer.Option("--curve/--no-curve", help="Measure what fewer judgements give.")
+        bool,
+        typer.Option("--curve/--no-curve", help="Measure what fewer judgements give."),
     ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Draws parts, folds and batches.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="All, unless told.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of splits, folds and batches.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Number of threads. Default: all cores.")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done and how long it takes.")
+        bool, typer.Option("--dry-run", help="Show the plan and its time, and stop.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a fit that was stopped.")
+        bool, typer.Option("--resume", help="Continue a fit that was stopped.")
     ] = False,
     on_error: OnError = "raise",
     json: Json = False,
     force: Force = False,
 ) -> None:
-    """Build the best ranking of your documents that can be had here, and say if it beats BM25.
+    """Build the best ranker for your documents in the time you give, and test it against BM25.
 
     Example: tamis fit my-docs -o my.sieve --max-time 20m
     """
     from tamis.evaluation import parse_measure
-    from tamis.fit.job import Request
-    from tamis.fit.job import fit as run
+    from tamis.fitting.job import run_fit
+    from tamis.fitting.json_records import to_json
+    from tamis.fitting.request import FitRequest
 
-    parse_measure(measure)
-    start = None if base == "none" else base
-    request = Request(
-        collection=collection, out=output, base=start, measure=measure, max_time=max_time,
-        candidates=candidates, teacher=teacher, vectors=vectors,
-        queries=queries, qrels=by_split(qrels) or {}, depth=depth, curve=curve,
-        seed=seed, threads=threads, on_error=on_error, command=shlex.join(["tamis", *sys.argv[1:]]),
-    )  # fmt: skip
+    request = FitRequest(
+        collection=collection,
+        out=output,
+        base=None if base == "none" else base,
+        measure=str(parse_measure(measure)),
+        max_time=max_time,
+        user_run=None if candidates is None else str(candidates),
+        teacher=teacher,
+        word_vectors=vectors,
+        queries=queries,
+        qrels=by_split(qrels) or {},
+        depth=depth,
+        learning_curve=curve,
+        seed=seed,
+        threads=threads,
+        on_error=on_error,
+        command=shlex.join(["tamis", *sys.argv[1:]]),
+    )
     try:
-        plan, sieve = run(
-            request, resume=resume, force=force, dry_run=dry_run, said=say, shown=show_plan
+        plan, sieve = run_fit(
+            request, resume=resume, force=force, dry_run=dry_run, on_plan=show_plan
         )
     except KeyboardInterrupt:
-        say("what was done is kept: --resume goes on from there")
+        say("what was done is kept: --resume continues from there")
         raise
     if sieve is None:
-        show_json(plan.record()) if json else say("nothing was done: --dry-run")
+        show_json(to_json(plan)) if json else say("nothing was done: --dry-run")
         return
-    show_json(dict(sieve.note)) if json else show_sieve(sieve)
+    show_json(dict(sieve.manifest)) if json else show_sieve(sieve)
 
 
-def show_plan(fitting: Fitting, plan: Plan) -> None:
+def show_plan(inputs: FitInputs, plan: Plan) -> None:
     """What there is, and what will be done with it."""
     from tamis.durable import duration
-    from tamis.fit.outcome import base_name, look
+    from tamis.fitting.result import data_facts
 
-    for name, value in look(fitting).items():
+    for name, value in data_facts(inputs).items():
         if isinstance(value, Mapping):
             value = ", ".join(f"{what} {count:,}" for what, count in value.items())
         say(f"  {name}: {value:,}" if isinstance(value, int) else f"  {name}: {value}")
-    say(f"  base: {base_name(fitting)}")
+    say(f"  base model: {inputs.base_name}")
     say("plan:")
     for step in plan.steps:
         took = duration(step.seconds) if step.planned else "does not fit"
-        say(f"  {step.name:15} {step.what:52} {took:>12}")
-    say(f"  {'together':68} {duration(plan.seconds):>12}")
+        say(f"  {step.name:20} {step.what:64} {took:>12}")
+    say(f"  {'together':85} {duration(plan.seconds):>12}")
 
 
 def show_sieve(sieve: Sieve) -> None:
-    """The table of all candidates, what was chosen, whether it was tested, and what comes next."""
-    note = sieve.note
-    show(candidates_table(note))
-    told = {
-        "handed over": note["chosen"],
-        "verified": f"{note['verified']}: {note['why']}",
-    }
-    guard = note.get("guard") or {}
-    tested = (guard.get("choice") or {}).get("chosen", note["chosen"])
-    whose = "" if tested == note["chosen"] else f"{tested}, which failed, "
-    family = guard.get("verdict", {}).get("against", ())
-    for each in family:
-        told[f"{whose}against {each['name']}"] = _against(each, len(family))
-    if note.get("threshold on test queries") and note["calibration"]["threshold"] > 0:
-        found = note["threshold on test queries"]
-        shown = [f"{name} {found[name]:.2f}" for name in ("precision", "recall")
-                 if found[name] is not None]  # fmt: skip
-        if shown:
-            told["threshold for an answer"] = ", ".join(shown)
-    show_facts(told)
+    """The table of all systems, what was selected, whether it was tested, and what comes next."""
+    result = sieve.result
+    show(systems_table(result))
+    show_facts(_facts(result))
     path = str(sieve.path)
-    if note["verified"] == "no":
+    if not result.verified:
         judge = shlex.join(["tamis", "judge", path, *([] if sieve.queries else ["queries.txt"])])
         write = "" if sieve.queries else "write queries into queries.txt, one per line, and "
         say(f"to find out, {write}judge about 50 queries: {judge}")
-    if not sieve.is_own and sieve.pipeline.model:
-        files = note["candidates_run"], "-c", str(sieve.path / "index"), "--model", path
-        rerank = shlex.join(["tamis", "rerank", *files, "-o", f"{path}.reranked.parquet"])
-        say(f"tested on your candidates: {rerank}")
-    if not sieve.is_own:
-        say("note: tamis search finds with BM25 in place of your own first stage: not tested")
+    if not sieve.pipeline.is_tested_retriever:
+        if result.user_run and sieve.pipeline.stage is not None:
+            files = result.user_run, "-c", str(sieve.path / "index"), "--model", path
+            rerank = shlex.join(["tamis", "rerank", *files, "-o", f"{path}.reranked.parquet"])
+            say(f"tested on your candidates: {rerank}")
+        say("note: tamis search retrieves by BM25 in place of your own retriever: not tested")
     say(f"report: {sieve.path / 'report.html'}")
     say(f"next: {shlex.join(['tamis', 'search', path, 'some words'])}")
 
 
-def _against(each: Mapping[str, Any], tests: int) -> str:
+def _facts(result: FitResult) -> dict[str, str]:
+    """What was selected, and how it did in its test."""
+    word = "yes" if result.verified else "no"
+    facts = {"selected": result.selected, "verified": f"{word}: {result.reason}"}
+    decision = result.decision
+    if decision is not None:
+        failed = f"{decision.test.system}, which failed, " if decision.fell_back else ""
+        for one in decision.test.comparisons:
+            name = f"{failed}against {one.baseline}"
+            facts[name] = _comparison(one, len(decision.test.comparisons))
+    answers = result.threshold_test
+    if answers and result.calibration and result.calibration.threshold > 0:
+        values = {"precision": answers.precision, "recall": answers.recall}
+        shown = [f"{name} {value:.2f}" for name, value in values.items() if value is not None]
+        if shown:
+            facts["threshold for an answer"] = ", ".join(shown)
+    return facts
+
+
+def _comparison(one: BaselineComparison, tests: int) -> str:
     """A difference on test queries, with its interval and the p-value of the paired test."""
     from tamis.evaluation.comparison_tables import shown_p
 
-    around = each["interval"]
-    between = f", 95% interval {around['low']:+.4f} .. {around['high']:+.4f}" if around else ""
+    around = one.interval
+    between = f", 95% interval {around.low:+.4f} .. {around.high:+.4f}" if around else ""
     how = "t-test" if tests == 1 else f"t-test, Holm for {tests} tests"
-    p = f", p {shown_p(each['p'])} ({how})" if each["p"] is not None else ""
-    return f"{each['difference']:+.4f}{between}{p}"
+    p = f", p {shown_p(one.p_value)} ({how})" if one.p_value is not None else ""
+    return f"{one.difference:+.4f}{between}{p}"
 
 
-def candidates_table(note: Mapping[str, Any]) -> Table:
-    """Every way to rank, with its measure on held-out and on test queries."""
+def systems_table(result: FitResult) -> Table:
+    """Every system, with its measure on held-out and on test queries."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    heads = "", note["measure"] + " held out", "test", "ms a query", "min trained", "why not"
+    reason = "rejected because"
+    heads = ("", f"{result.measure} held out", "test", "ms per query", "min of training", reason)
     for head in heads:
-        right = head not in ("", "why not")
+        right = head not in ("", reason)
         table.add_column(head, justify="right" if right else "left", no_wrap=right)
-    for row in note["candidates"]:
-        cells = [row["held_out"], row["tested"]]
-        shown = ["" if cell is None else f"{cell:.4f}" for cell in cells]
-        cost = (
-            ""
-            if row["milliseconds"] is None
-            else f"{row['milliseconds']:.{1 + (row['milliseconds'] < 1)}f}"
-        )
-        name = f"{row['name']} *" if row["chosen"] else row["name"]
-        style = "bold" if row["chosen"] else ""
-        table.add_row(name, *shown, cost, f"{row['minutes']:g}", row["refused"], style=style)
+    for system in result.systems:
+        values = [
+            "" if value is None else f"{value:.4f}" for value in (system.held_out, system.test)
+        ]
+        cost = system.milliseconds
+        shown = "" if cost is None else f"{cost:.{1 + (cost < 1)}f}"
+        name = f"{system.name} *" if system.selected else system.name
+        minutes, why = f"{system.training_minutes:g}", system.rejected_because
+        style = "bold" if system.selected else ""
+        table.add_row(name, *values, shown, minutes, why, style=style)
     return table

@@ -35,11 +35,10 @@ from tamis.cli.rerank_inputs import (
     score_cache,
     with_texts,
 )
-from tamis.cli.sieves import fused_beside, is_sieve, stage_of_sieve
+from tamis.cli.sieves import is_sieve, settings_of_sieve
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.fit.sieve import Pipeline
     from tamis.pipeline.cascade import Cascaded
     from tamis.pipeline.rerank import Rerank
     from tamis.pipeline.reranked import Reranked
@@ -157,15 +156,15 @@ def rerank(
         raise typer.BadParameter("--calibrate is for --agreement")
     check_cache(cache, output, run)
     check_output(output, force)
-    how: Pipeline | None = None
-    if is_sieve(model):
-        how, model = stage_of_sieve(model, interpolate, alone=agreement is not None)
-        passages, interpolate = passages or how.passages, how.interpolate
-        depth = depth or how.depth
     skip = on_error == "skip"
     columns = Columns(id=id, text=text, title=title)
     found, texts, faults = open_documents(collection, format, columns, skip)
     read = with_texts(read_run_file(run, skip), queries, texts, skip)
+    column = None
+    if is_sieve(model):
+        how = settings_of_sieve(model, read, interpolate)
+        model, passages, depth = str(how.model), passages or how.passages, depth or how.depth
+        interpolate, column = how.weight, how.column
     other = None
     if calibrate:
         other = read_run_file(calibrate, skip)
@@ -186,7 +185,7 @@ def rerank(
             missing=on_error,
             model=ranker.name,
             seed=seed,
-            beside=fused_beside(how, read) if how else None,
+            beside=column,
         )
         if tune:
             stage = _tuned(stage, read, tune, measure)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tamis.cli.common import say
 
 if TYPE_CHECKING:
-    from tamis.fit.sieve import Pipeline, Sieve
+    from tamis.fitting.sieve import RerankSettings, Sieve
     from tamis.types import Run
 
 
@@ -34,64 +34,27 @@ def _kind_of(folder: str | Path) -> str | None:
 
 def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:
     """The sieve in a folder."""
-    from tamis.fit.sieve import load_sieve
+    from tamis.fitting.sieve import load_sieve
 
     return load_sieve(folder, threads=threads)
 
 
-def stage_of_sieve(
-    folder: str, interpolate: float | None, alone: bool = False
-) -> tuple[Pipeline, str]:
-    """How a sieve re-ranks, unless told how much its model counts, and the folder of that; `alone`
-    takes the model as it is.
-    """
-    from tamis.errors import InputError
-    from tamis.fit.options import PREFERRED
+def settings_of_sieve(folder: str, run: Run, weight: float | None) -> RerankSettings:
+    """How the model of a sieve re-ranks a run; what of it was not tested is said."""
+    from tamis.fitting.sieve import rerank_settings
 
-    sieve = opened_sieve(folder)
-    if not sieve.pipeline.model:
-        raise InputError(
-            f"{folder} ranks by {sieve.note['chosen']} alone: it has no model",
-            hint="there is nothing to re-rank with",
-        )
-    if not sieve.verified:
-        say(f"note: verified: no ({sieve.note['why']})")
-    how = sieve.pipeline
-    if interpolate is not None:
-        how = replace(how, interpolate=interpolate)
-    elif alone:
-        if how.interpolate is not None:
-            say("note: --agreement goes by the model alone, which is not what was tested")
-        how = replace(how, interpolate=None)
-    elif how.interpolate == 0:
-        how = replace(how, interpolate=PREFERRED)
-        say(
-            f"note: {folder} puts what it finds itself in order by words and vectors; here its "
-            f"model re-ranks your run and counts {PREFERRED:g}, which was not tested"
-        )
-    return how, str(sieve.path / "model")
-
-
-def fused_beside(how: Pipeline, run: Run) -> str | None:
-    """The column of a run that the model of a sieve is fused with, if not the run's score."""
-    from tamis.fit.sieve import HYBRID
-    from tamis.pipeline.hybrid import WORDS
-
-    if how.first != HYBRID or not how.interpolate:
-        return None
-    if WORDS in run.extra:
-        return how.lexical_column
-    own = "BM25" if how.lexical_column else "BM25 and vectors"
-    say(f"note: fused with the scores of your run; the sieve itself fuses with those of {own}")
-    return None
+    settings = rerank_settings(opened_sieve(folder), run, weight)
+    for note in settings.notes:
+        say(f"note: {note}")
+    return settings
 
 
 def say_what_was_tested(sieve: Sieve) -> None:
     """Say so where what a sieve does here was not tested."""
     if not sieve.verified:
-        say(f"note: verified: no ({sieve.note['why']})")
-    elif not sieve.is_own:
-        say("note: found by BM25 in place of your own first stage, which was tested")
+        say(f"note: not verified: {sieve.manifest['reason']}")
+    elif not sieve.pipeline.is_tested_retriever:
+        say("note: retrieved by BM25 in place of your own retriever, which was tested")
 
 
 def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:
@@ -108,12 +71,25 @@ def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """A sieve in words and numbers."""
-    note = opened_sieve(folder).note
-    kept = ("verified", "why", "collection", "base", "measure", "chosen", "pipeline", "test")
-    more = ("threshold on test queries", "labels", "cut", "versions", "seed", "command")
-    found = {name: note[name] for name in (*kept, *more) if note.get(name) not in (None, {}, "")}
-    found.get("threshold on test queries", {}).pop("reliability", None)
-    counts = ("documents", "documents without a term", "files left out")
-    there = {name: note["look"][name] for name in counts if name in note.get("look", {})}
-    return {"kind": "sieve", **found, **there}
+    """What `tamis info` shows of a sieve."""
+    result = opened_sieve(folder).result
+    facts: dict[str, Any] = {
+        "kind": "sieve",
+        "verified": result.verified,
+        "reason": result.reason,
+        "collection": result.collection,
+        "base_model": result.base_model,
+        "measure": result.measure,
+        "selected": result.selected,
+        "pipeline": result.pipeline_in_words,
+        "test": result.test_means,
+        "threshold_test": asdict(result.threshold_test) if result.threshold_test else None,
+        "labels": result.labels,
+        "truncation": asdict(result.truncation) if result.truncation else None,
+        "versions": result.versions,
+        "seed": result.seed,
+        "command": result.command,
+        **result.data,
+    }
+    (facts["threshold_test"] or {}).pop("reliability", None)
+    return {name: value for name, value in facts.items() if value not in (None, {}, "")}

@@ -15,8 +15,8 @@ import xxhash
 
 from tamis.collection.opening import read_queries
 from tamis.errors import InputError, command
-from tamis.fit.sieve import KIND as SIEVE
-from tamis.fit.sieve import load_sieve
+from tamis.fitting.sieve import KIND as SIEVE
+from tamis.fitting.sieve import load_sieve
 from tamis.manifest import read_manifest
 from tamis.pipeline.hybrid import Hybrid
 from tamis.search import Index, chosen_source
@@ -36,8 +36,8 @@ class Judgeable(Protocol):
         """The whole pipeline."""
 
     @property
-    def first(self) -> Source:
-        """Its first stage."""
+    def retriever(self) -> Source:
+        """What finds the documents."""
 
     @property
     def queries(self) -> Queries | None:
@@ -57,19 +57,19 @@ class IndexAlone:
         return chosen_source(self.index)
 
     @property
-    def first(self) -> Source:
+    def retriever(self) -> Source:
         """The same."""
         return self.source
 
 
 def sources_of(thing: Judgeable) -> list[Source]:
-    """Whose results are pooled: the pipeline, its first stage, what that is made of, and words
+    """Whose results are pooled: the pipeline, its retriever, what that is made of, and words
     alone; each once.
     """
-    parts = thing.first.sources if isinstance(thing.first, Hybrid) else ()
+    parts = thing.retriever.sources if isinstance(thing.retriever, Hybrid) else ()
     whole = thing.source
     whole = whole.source if isinstance(whole, TopOfSource) else whole  # nothing is re-ranked
-    sources = [whole, thing.first, *parts, chosen_source(thing.index)]
+    sources = [whole, thing.retriever, *parts, chosen_source(thing.index)]
     return list({json.dumps(each.spec(), sort_keys=True): each for each in sources}.values())
 
 

@@ -14,10 +14,11 @@ from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.note import ModelNote, read_note
+from tamis.scorers.origin import Origin
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.weight_digests import verify_weights
 from tamis.scorers.weights import read_config, weight_files
-from tamis.types import Scorer
+from tamis.types import Scorer, Spec
 
 
 def open_model(folder: str | Path) -> ModelNote:
@@ -73,6 +74,12 @@ def open_scorer(
     if note.scorer == "bi-encoder":
         return BiEncoder.open(folder, threads=threads, backend=chosen)
     return TargetWords.open(folder, threads=threads, backend=chosen)
+
+
+def scorer_spec(folder: str | Path) -> Spec:
+    """The spec of what `open_scorer` opens; the weights are not read."""
+    path = Path(folder)
+    return Origin.of(open_model(path).scorer, path, usual_backend(path)).spec()
 
 
 def exports_of(folder: Path) -> list[Backend]:

@@ -59,7 +59,10 @@ def open_cross_encoder(values: Spec, opening: Opening) -> CrossEncoder:
 
 def open_bi_encoder(values: Spec, opening: Opening) -> BiEncoder:
     """See `registry.OPENERS`."""
-    return _open(BiEncoder, values, opening, {"max_length": int, "pooling": str})
+    model = _open(BiEncoder, values, opening, {"max_length": int, "pooling": str})
+    if model.documents is not None:  # an index may have been encoded by it
+        opening.keep_scorer(model.documents)
+    return model
 
 
 def open_target_words(values: Spec, opening: Opening) -> TargetWords:

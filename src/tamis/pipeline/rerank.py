@@ -89,20 +89,18 @@ class Rerank(Stage):
 
     def spec(self) -> Spec:
         """See `Stage.spec`."""
-        told = {"interpolate": self.interpolate, "latency": self.latency, "beside": self.beside}
-        return {
-            "stage": "rerank",
-            "version": SPEC_VERSION,
-            "model": self.model or type(self.scorer).__name__,
-            "scorer": spec_of("scorer", self.scorer),
-            "documents": documents_spec(self.documents),
-            **self.passages.record(),
-            "aggregate": str(self.aggregate),
-            "depth": self.depth,
-            "missing": self.missing,
-            "seed": self.seed,
-            **{name: value for name, value in told.items() if value is not None},
-        }
+        options = {"interpolate": self.interpolate, "latency": self.latency, "beside": self.beside}
+        plain = rerank_spec(
+            spec_of("scorer", self.scorer),
+            documents_spec(self.documents),
+            self.passages,
+            model=self.model or type(self.scorer).__name__,
+            aggregate=str(self.aggregate),
+            depth=self.depth,
+            missing=self.missing,
+            seed=self.seed,
+        )
+        return plain | {name: value for name, value in options.items() if value is not None}
 
     def rerank(self, run: Run) -> Reranked:
         """The run re-ranked, and what there is to say about it."""
@@ -301,6 +299,32 @@ def rerank(
         seed,
         beside,
     )
+
+
+def rerank_spec(
+    scorer: Spec,
+    documents: Spec,
+    passages: PassageSpec,
+    *,
+    model: str,
+    depth: int,
+    aggregate: str = "max",
+    missing: Literal["raise", "skip"] = "raise",
+    seed: int = 0,
+) -> Spec:
+    """The spec of a re-ranking by the scorer and of the documents that have these specs."""
+    return {
+        "stage": "rerank",
+        "version": SPEC_VERSION,
+        "model": model,
+        "scorer": scorer,
+        "documents": documents,
+        **passages.record(),
+        "aggregate": aggregate,
+        "depth": depth,
+        "missing": missing,
+        "seed": seed,
+    }
 
 
 def _combination(text: str) -> Aggregation | ThreeSentences:

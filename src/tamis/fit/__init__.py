@@ -1,1 +1,0 @@
-"""The main job, and the demo that runs it on Python's own documentation."""

@@ -1,0 +1,125 @@
+"""`tamis.fit`: documents of any form in, a sieve out; what `tamis fit` calls too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tamis.collection.base import Collection, OnError
+from tamis.collection.objects import AnyDocuments, AnyQueries, as_documents, as_queries
+from tamis.collection.run_objects import AnyQrels, AnyRun, as_qrels, as_run
+from tamis.durable import parse_time
+from tamis.errors import InputError
+from tamis.evaluation import parse_measure
+from tamis.fitting.job import OnPlan, run_fit
+from tamis.fitting.request import DEFAULT_BASE, FitRequest
+from tamis.fitting.sieve import Sieve
+from tamis.search import Index
+from tamis.types import Qrels, Queries
+
+
+def fit(
+    collection: AnyDocuments | Index | Sieve,
+    *,
+    out: str | Path,
+    queries: AnyQueries | None = None,
+    qrels: AnyQrels | Mapping[str, AnyQrels] | None = None,
+    max_time: str | float = "30m",
+    base: str | Path | None = DEFAULT_BASE,
+    measure: str = "RR@10",
+    user_run: AnyRun | None = None,
+    teacher: str | None = None,
+    word_vectors: str | Path | None = None,
+    depth: int = 50,
+    learning_curve: bool = True,
+    seed: int = 0,
+    threads: int | None = None,
+    on_error: OnError = "raise",
+    resume: bool = False,
+    force: bool = False,
+    on_plan: OnPlan = lambda inputs, plan: None,
+) -> Sieve:
+    """Build the best ranker for documents in the time given, test it against BM25, and write it.
+
+    `collection` is a path or id, a `Collection`, an index, a sieve, a list of documents or a
+    DataFrame. `queries` and `qrels` stand in for those it has. Judgements are held out for a test
+    where their split has `test` in its name (`{"train": …, "test": …}`); else, where there are
+    enough, some are set aside.
+    `max_time` is a time such as "20m", or seconds. `base` is the model to start from; None ranks
+    by words alone. With `user_run`, the results of your own retriever are re-ranked. What is done
+    is told through `logging`; `on_plan` is called with the data and the plan before the work.
+
+    >>> from tempfile import mkdtemp
+    >>> texts = ["A tamis is a drum sieve.", "A colander drains pasta.", "A whisk beats eggs."]
+    >>> sieve = fit(texts, out=mkdtemp() + "/kitchen.sieve", base=None)
+    >>> [hit.text for hit in sieve.search("drum sieve", top=1)]
+    ['A tamis is a drum sieve.']
+    >>> sieve.verified, sieve.result.selected
+    (False, 'BM25')
+    """
+    request = FitRequest(
+        collection=_collection(collection),
+        out=Path(out),
+        base=None if base is None else str(base),
+        measure=str(parse_measure(measure)),
+        max_time=_seconds(max_time),
+        user_run=_path_or(user_run, as_run),
+        teacher=teacher,
+        word_vectors=None if word_vectors is None else str(word_vectors),
+        queries=_path_or(queries, as_queries),
+        qrels=_qrels(qrels),
+        depth=depth,
+        learning_curve=learning_curve,
+        seed=seed,
+        threads=threads,
+        on_error=on_error,
+        command=f"tamis.fit(…, out={str(out)!r})",
+    )
+    sieve = run_fit(request, resume=resume, force=force, on_plan=on_plan)[1]
+    assert sieve is not None
+    return sieve
+
+
+def _collection(given: Any) -> str | Collection:
+    if isinstance(given, Sieve | Index):
+        return str(given.path)
+    if isinstance(given, str | Path):
+        return str(given)
+    if isinstance(given, Collection):
+        return given
+    documents = as_documents(given)
+    return Collection("documents", "python", documents, lambda: Queries.of([]), dict)
+
+
+def _path_or(given: Any, convert: Any) -> Any:
+    """A path as it is, anything else made ours; None stays None."""
+    if given is None or isinstance(given, str | Path):
+        return None if given is None else str(given)
+    return convert(given)
+
+
+def _qrels(given: Any) -> dict[str, str | Qrels]:
+    """Judgements by split; those without one are of the split `judged`."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping) and not _is_one(given):
+        return {str(split): _path_or(qrels, as_qrels) for split, qrels in given.items()}
+    return {"judged": _path_or(given, as_qrels)}
+
+
+def _is_one(given: Mapping[Any, Any]) -> bool:
+    """Whether these are judgements by query, not by split."""
+    inner = next(iter(given.values()), None)
+    if not isinstance(inner, Mapping):
+        return False
+    return not isinstance(next(iter(inner.values()), None), Mapping)
+
+
+def _seconds(max_time: str | float) -> float:
+    """A time limit in seconds; of a string, a number alone is in minutes, as everywhere."""
+    if isinstance(max_time, str):
+        return parse_time(max_time, "m")
+    if not max_time > 0:
+        raise InputError(f"a time of {max_time} s is over", hint='allow more, such as "20m"')
+    return float(max_time)

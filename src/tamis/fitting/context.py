@@ -1,0 +1,139 @@
+"""What every step of a fit knows: the request, the data, the base model, the plan, the candidates.
+
+Kinds of system are handed one of these and ask it for what they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tamis.collection.base import Collection
+from tamis.fitting.plan import Plan
+from tamis.fitting.query_splits import QuerySplits, passages_for
+from tamis.fitting.request import FitRequest
+from tamis.fitting.workspace import Workspace
+from tamis.models.folder import scorer_spec
+from tamis.models.scorer_specs import open_bi_encoder
+from tamis.registry import Openers, Opening, open_stage
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.note import ModelNote
+from tamis.scorers.remembering import Remembering
+from tamis.search import Index
+from tamis.types import Queries, Scorer, Spec, Stage
+
+if TYPE_CHECKING:
+    from tamis.fitting.candidates import Retrieved
+
+
+@dataclass(frozen=True, eq=False)
+class BaseModel:
+    """The model that training starts from, as a model folder of tamis."""
+
+    folder: Path
+    manifest: ModelNote
+
+    @property
+    def kind(self) -> str:
+        """What kind of scorer it is."""
+        return self.manifest.scorer
+
+
+@dataclass(frozen=True, eq=False)
+class FitInputs:
+    """What is known before anything is planned."""
+
+    request: FitRequest
+    work: Workspace
+    collection: Collection
+    index: Index
+    splits: QuerySplits
+    base: BaseModel | None
+    why_no_base: str
+
+    @property
+    def passages(self) -> str:
+        """How documents are split to be scored and encoded."""
+        return passages_for(self.index)
+
+    @property
+    def base_name(self) -> str:
+        """What the base model is called, or why there is none."""
+        if self.base is None:
+            return self.why_no_base
+        known = self.base.manifest.base
+        return known.name if known else str(self.request.base)
+
+    @property
+    def query_sets(self) -> dict[str, Queries]:
+        """The queries that documents are retrieved for, by what they are used for."""
+        splits = self.splits
+        return {
+            "train": splits.queries_of(splits.train),
+            "test": splits.queries_of(splits.test),
+            "unanswerable train": splits.unanswerable[0],
+            "unanswerable test": splits.unanswerable[1],
+        }
+
+    def with_test_sample(self, most: int) -> FitInputs:
+        """The same with so many test queries at most."""
+        return replace(self, splits=self.splits.with_test_sample(most, self.request.seed))
+
+    @cached_property
+    def embeddings(self) -> EmbeddingCaches:
+        """The embeddings of texts that were made in this fit."""
+        return EmbeddingCaches()
+
+    @cached_property
+    def base_scorer(self) -> Scorer:
+        """The base model, opened; what it encodes is kept."""
+        assert self.base is not None
+        opening = Opening(threads=self.request.threads, openers=self.embeddings.openers)
+        return opening.scorer(scorer_spec(self.base.folder))
+
+    def open_stage(self, spec: Spec, openers: Openers) -> Stage:
+        """A stage; bi-encoders in it share the embeddings of documents."""
+        merged = {role: dict(kinds) for role, kinds in openers.items()}
+        for role, kinds in self.embeddings.openers.items():
+            merged.setdefault(role, {}).update(kinds)
+        return open_stage(spec, threads=self.request.threads, openers=merged)
+
+
+@dataclass(frozen=True, eq=False)
+class FitContext(FitInputs):
+    """The same with the plan, and with the candidates that re-rankers score."""
+
+    plan: Plan
+    retrieved: Retrieved
+
+    @classmethod
+    def of(cls, inputs: FitInputs, plan: Plan, retrieved: Retrieved) -> FitContext:
+        """The context of a fit that has retrieved its candidates."""
+        known = {field.name: getattr(inputs, field.name) for field in fields(FitInputs)}
+        return cls(**known, plan=plan, retrieved=retrieved)
+
+
+class EmbeddingCaches:
+    """Bi-encoders whose embeddings are kept, those of documents by the weights that make them.
+
+    Models that only learnt to encode queries have the same document encoder and share its
+    embeddings.
+    """
+
+    def __init__(self) -> None:
+        self._documents: dict[str, Remembering] = {}
+        self.openers: Mapping[str, Mapping[str, Any]] = {"scorer": {"bi-encoder": self._open}}
+
+    def _open(self, values: Spec, opening: Opening) -> Remembering:
+        model = open_bi_encoder(values, opening)
+        if model.documents is None:
+            return self._shared(model)
+        return Remembering(model, documents=self._shared(model.documents))
+
+    def _shared(self, encoder: BiEncoder) -> Remembering:
+        spec = encoder.spec()
+        key = repr((spec.get("weights"), spec.get("settings"), spec.get("backend")))
+        return self._documents.setdefault(key, Remembering(encoder))

@@ -1,0 +1,204 @@
+"""How models of a fit are trained: examples of a fold, the recipe, the loop; and weights between.
+
+A model that is there is not trained again, one that was begun is resumed.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tamis.durable import new_folder
+from tamis.errors import OutputError, require
+from tamis.fitting.workspace import Timing, Workspace
+from tamis.labels.examples import Examples
+from tamis.labels.gold import gold
+from tamis.labels.transfer import qa_docrank
+from tamis.models.adopting import adopt, kind_of
+from tamis.models.bases import find_base
+from tamis.models.rankers import open_ranker
+from tamis.pipeline.library import library
+from tamis.scorers.note import note_if_any, read_note, write_note
+from tamis.scorers.remembering import Remembering
+from tamis.scorers.weights import read_config
+from tamis.search.choice import chosen_source
+from tamis.training import checkpoints
+from tamis.training.learner import Job
+from tamis.training.loop import train
+from tamis.training.recipe import Recipe
+from tamis.training.recipes import RECIPES
+from tamis.training.samplers import counts
+from tamis.types import Run
+
+if TYPE_CHECKING:
+    from tamis.fitting.context import BaseModel, FitContext
+    from tamis.fitting.folds import Fold
+
+WEIGHTS = "model.safetensors"
+MAX_LENGTH = "256"
+"""The longest text, in tokens, that models are trained on."""
+TEXTS_PER_STEP = {"query-encoder": 16}
+"""How many texts a step takes, where it is not 32: of a query encoder only queries."""
+TARGET_WORDS = ("true", "false")
+"""What a language model that names no target words is asked to write."""
+NEGATIVES_DEPTH = 50
+"""From how many of the first documents negatives are drawn."""
+TEACHER_DEPTH = 10
+"""How many candidates of a query a teacher or word vectors score."""
+LEARNING_CURVE = "learning_curve"
+"""The key of the step of the plan that trains on fewer queries."""
+FINE_TUNING = {
+    "bi-encoder": "query-encoder",
+    "cross-encoder": "monobert-pairwise-small",
+    "target-words": "few-t5-small",
+}
+"""The recipe by which a base model of each kind is fine-tuned."""
+_log = logging.getLogger(__name__)
+
+
+def import_base(base: str | Path, work: Workspace) -> BaseModel:
+    """The base as a model folder of tamis."""
+    from tamis.fitting.context import BaseModel
+
+    folder = work.path("models/base")
+    place = find_base(base)
+    if not folder.exists():
+        if note_if_any(place) is not None:
+            with new_folder(folder) as part:
+                shutil.copytree(place, part, dirs_exist_ok=True)
+        else:
+            kind = kind_of(place, read_config(place))
+            adopt(place, folder, words=TARGET_WORDS if kind == "target-words" else None)
+    return BaseModel(folder, read_note(folder))
+
+
+def model_folder(fit: FitContext, training: str, fold: Fold | None = None) -> Path:
+    """Where the model of a training lies; `fold` is None where it takes no judged queries."""
+    return fit.work.path(f"models/{training}{f' {fold.key}' if fold else ''}")
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether a model is there, and its training over."""
+    return folder.exists() and not checkpoints.work_folder(folder).exists()
+
+
+def train_model(
+    fit: FitContext,
+    training: str,
+    examples: Callable[[], Examples],
+    base: Path,
+    recipe: str,
+    step: str,
+    fold: Fold | None = None,
+) -> Path:
+    """Train a model by a recipe, on as many texts as the step of the plan says."""
+    out, threads = model_folder(fit, training, fold), fit.request.threads
+    if is_trained(out):
+        return out
+    timed_as = LEARNING_CURVE if fold and fold.share < 1 else step
+    where = fold.key if fold else ""
+    with fit.work.timed(Timing(timed_as, "label", training, where)):
+        labelled = examples()
+    settings = recipe_for(recipe, fit.plan.size_of(step), labelled, fit.request.seed)
+    resume = checkpoints.work_folder(out).exists()
+    _log.info("training %s on %s queries", out.name, f"{labelled.groups:,}")
+    cache = document_embeddings(fit) if settings.fixed_documents else None
+    with (
+        fit.work.timed(Timing(timed_as, "train", training, where)),
+        library(fit.index, labelled.docs) as documents,
+    ):
+        job = Job(labelled, documents, settings, base, out, None, threads, texts=cache)
+        train(job, resume=resume, said=lambda message: _log.info("%s", message))
+    return out
+
+
+def recipe_for(name: str, texts: int, examples: Examples, seed: int) -> Recipe:
+    """A recipe as a fit uses it: on so many texts at most, and the last checkpoint kept, since it
+    is the guard that decides what is used.
+    """
+    recipe = RECIPES[name]
+    available = counts(examples, recipe)
+    steps = recipe.total_steps(available["steps"], available["queries"])
+    many = str(max(1, min(steps, texts // TEXTS_PER_STEP.get(name, 32))))
+    changes = {"steps": many, "validate_every": many, "seed": str(seed), "keep": "last"}
+    if recipe.max_length > int(MAX_LENGTH):
+        changes["max_length"] = MAX_LENGTH
+    return recipe.changed(changes)
+
+
+def document_embeddings(fit: FitContext) -> Remembering | None:
+    """The cache of the embeddings that the base makes of documents, where it makes some."""
+    base = fit.base_scorer
+    return base.documents or base if isinstance(base, Remembering) else None
+
+
+def judged_examples(fold: Fold, fit: FitContext) -> Examples:
+    """The judgements of a fold as examples, against what the retriever found beside them; of long
+    documents their best passages.
+    """
+    splits, seed = fit.splits, fit.request.seed
+    qrels = splits.train.select(fold.train)
+    run = fit.retrieved.candidates.train.select(fold.train)
+    if fit.passages == "whole":
+        queries = splits.queries_of(qrels)
+        return gold(qrels, queries, run, depth=NEGATIVES_DEPTH, seed=seed, missing="skip")
+    return qa_docrank(
+        run, qrels, fit.index, fit.base_scorer, test=splits.test.queries, threshold=np.inf,
+        keep_best=True, least_negatives=NEGATIVES_DEPTH, passages=fit.passages, missing="skip",
+        seed=seed,
+    )  # fmt: skip
+
+
+def scored_examples(
+    fit: FitContext, ranker: str, label: Callable[..., Examples], step: str
+) -> Examples:
+    """What another ranker scores for the first candidates of some queries."""
+    opened = open_ranker(ranker, threads=fit.request.threads, documents=fit.index)
+    run = log_run(fit, max(1, fit.plan.size_of(step) // TEACHER_DEPTH))
+    return label(
+        run, opened.scorer, fit.index, depth=TEACHER_DEPTH, missing="skip", model=ranker,
+        seed=fit.request.seed,
+    )  # fmt: skip
+
+
+def log_run(fit: FitContext, most: int | None = None) -> Run:
+    """What BM25 finds for queries whose judgements are not looked at."""
+    log = fit.splits.log
+    if most is not None and len(log) > most:
+        drawn = np.random.default_rng(fit.request.seed).permutation(len(log))[:most]
+        log = log.select(np.sort(drawn))
+    bm25 = chosen_source(fit.index, "bm25", rm3=False, threads=fit.request.threads)
+    return bm25.search(log, NEGATIVES_DEPTH)
+
+
+def interpolate_weights(base: Path, tuned: Path, share: float, out: Path) -> Path:
+    """The model on the straight line from one to another, `share` of the way.
+
+    Both have the same weights by name; what only the second has is taken from it.
+    """
+    if out.exists():
+        return out
+    files = require("safetensors.torch")
+    first, second = (files.load_file(folder / WEIGHTS) for folder in (base, tuned))
+    mixed = {
+        name: first[name].lerp(value, share)
+        if name in first and value.is_floating_point()
+        else value
+        for name, value in second.items()
+    }
+    broken = require("safetensors").SafetensorError
+    with new_folder(out) as part:
+        shutil.copytree(tuned, part, dirs_exist_ok=True)
+        try:
+            files.save_file(mixed, part / WEIGHTS, metadata={"format": "pt"})
+            write_note(part, read_note(part))
+        except (OSError, broken) as error:
+            raise OutputError(
+                f"cannot write {out}: {error}", hint="is the disk full? make room, then --resume"
+            ) from error
+    return out

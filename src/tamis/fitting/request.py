@@ -1,0 +1,120 @@
+"""What a fit was asked for, and how it is known again when it resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from tamis.collection.base import Collection, OnError
+from tamis.types import Qrels, Queries, Run
+
+DEFAULT_BASE = "all-MiniLM-L6-v2"
+DEFAULT_MINUTES = 30
+SIEVE_LAYOUT = 3
+"""The version of the folder that a fit writes."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitRequest:
+    """What was asked for: files by their paths, or what they would hold."""
+
+    collection: str | Collection
+    """A collection, an index or a sieve by its path or id, or a collection itself."""
+    out: Path
+    base: str | None = DEFAULT_BASE
+    """None, or a model that cannot be found: ranking goes by words alone."""
+    measure: str = "RR@10"
+    max_time: float = DEFAULT_MINUTES * 60.0
+    user_run: str | Run | None = None
+    """The results of the user's own retriever, re-ranked in place of ours."""
+    teacher: str | None = None
+    """A stronger model, whose order of candidates the base learns."""
+    word_vectors: str | None = None
+    """Word vectors, for alignment scores."""
+    queries: str | Queries | None = None
+    qrels: Mapping[str, str | Qrels] = field(default_factory=dict)
+    """Judgements by split."""
+    depth: int = 50
+    learning_curve: bool = True
+    """Whether to measure what fewer judgements give."""
+    seed: int = 0
+    threads: int | None = None
+    on_error: OnError = "raise"
+    command: str = ""
+
+    @property
+    def name(self) -> str:
+        """What errors call the collection."""
+        return self.collection if isinstance(self.collection, str) else self.collection.name
+
+    def to_json(self) -> dict[str, Any]:
+        """What must be the same when a fit resumes; threads and time may differ."""
+        inputs = {
+            "collection": self.collection,
+            "user_run": self.user_run,
+            "queries": self.queries,
+            **{f"qrels {split}": qrels for split, qrels in self.qrels.items()},
+        }
+        named = {name: value if isinstance(value, str) else None for name, value in inputs.items()}
+        settings = {
+            name: getattr(self, name)
+            for name in ("base", "measure", "teacher", "word_vectors", "depth", "learning_curve",
+                         "seed", "on_error")
+        }  # fmt: skip
+        paths = [*named.values(), self.base, self.teacher, self.word_vectors]
+        return {
+            **settings,
+            **named,
+            "out": str(self.out),
+            "layout": SIEVE_LAYOUT,
+            "files": [row for path in paths if path for row in file_rows(Path(path))],
+            "contents": [
+                digest(value)
+                for value in inputs.values()
+                if value is not None and not isinstance(value, str)
+            ],
+        }
+
+
+def file_rows(path: Path) -> list[list[Any]]:
+    """The files of a folder by name, size and time, to see that none was changed."""
+    if not path.exists():
+        return []
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [
+        [str(file), file.stat().st_size, file.stat().st_mtime_ns]
+        for file in files
+        if file.is_file()
+    ]
+
+
+def digest(thing: Collection | Queries | Qrels | Run) -> str:
+    """A digest of everything that an object holds.
+
+    >>> digest(Qrels.from_dict({"q": {"d": 1}})) == digest(Qrels.from_dict({"q": {"d": 2}}))
+    False
+    """
+    state = xxhash.xxh3_128()
+
+    def add(*values: object) -> None:
+        for value in values:
+            state.update(f"{value}\0".encode(errors="surrogatepass"))
+
+    if isinstance(thing, Collection):
+        for document in thing.documents:
+            add(document.id, document.title, document.text, sorted(document.fields.items()))
+        add(digest(thing.queries), *map(digest, thing.qrels.values()), *thing.qrels)
+    elif isinstance(thing, Queries):
+        for query in thing:
+            add(query.id, query.text)
+    elif isinstance(thing, Qrels):
+        for name in thing.queries:
+            add(name, sorted(thing[name].items()))
+    else:
+        for name in thing.queries.ids:
+            add(name, *thing[name])
+    return state.hexdigest()

@@ -1,0 +1,429 @@
+"""The result of a fit: typed records for the manifest, the report, the terminal and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from tamis import __version__
+from tamis.evaluation import Comparison, Evaluation, compare, evaluate, parse_measures
+from tamis.fitting.calibration import Answers, Calibration
+from tamis.fitting.comparison_family import correct_by_family, family_of
+from tamis.fitting.context import FitContext, FitInputs
+from tamis.fitting.guard import BaselineTest, Decision, Selection
+from tamis.fitting.json_records import from_json, to_json
+from tamis.fitting.learning_curve import CurvePoint
+from tamis.fitting.model_training import LEARNING_CURVE
+from tamis.fitting.plan import MIN_QUERIES, Plan
+from tamis.fitting.query_splits import QuerySplits, average_words
+from tamis.fitting.reranker_runs import seconds_per_query
+from tamis.fitting.selection import Selected, base_system, bm25_system
+from tamis.fitting.system import System
+from tamis.fitting.workspace import Timing
+from tamis.scorers.note import note_if_any
+from tamis.types import Ids
+
+MORE_MEASURES = ("nDCG@10", "R@10")
+"""Measures beside the one that systems are selected by."""
+VERSIONS_OF = ("numpy", "torch", "transformers")
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """One system, what it scored and what it costs."""
+
+    name: str
+    retriever: str
+    """The key of its retriever."""
+    reranker: str | None
+    """The key of its re-ranker, if it has one."""
+    weight: float | None
+    """The fusion weight of the re-ranker; see `System`."""
+    complexity: int
+    group: str
+    """The name of its re-ranker; empty where it has none that decides on the order."""
+    description: str
+    held_out: float | None
+    """The mean measure on queries that were selected on, by models not trained on them."""
+    test: float | None
+    selected: bool
+    rejected_because: str
+    milliseconds: float | None
+    """What a query costs, retrieval included; None where that was not measured."""
+    training_minutes: float
+
+
+@dataclass(frozen=True)
+class QueryCounts:
+    """How many queries there were."""
+
+    all: int
+    train: int
+    """Judged, to train and select on."""
+    test: int
+    unjudged: int
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """What did not fit the selected model, on test queries."""
+
+    documents: int
+    truncated_documents: int
+    truncated_tokens: int
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """Everything the report shows."""
+
+    collection: str
+    base_model: str
+    """What the base model is called, or why there is none."""
+    measure: str
+    selected: str
+    pipeline_in_words: str
+    """The selected system in a sentence."""
+    verified: bool
+    reason: str
+    """Why it is not verified, or on what it was tested."""
+    data: Mapping[str, Any]
+    """What there was to train and to test on."""
+    queries: QueryCounts
+    systems: tuple[SystemResult, ...]
+    baseline: str
+    """The name of BM25 among the systems."""
+    base_system: str | None
+    """The name of the base model alone among them."""
+    default_system: str
+    candidates: str
+    """The key of the retriever whose documents were re-ranked."""
+    retriever_notes: Mapping[str, str]
+    required: tuple[str, ...]
+    """The baselines that nothing selected may be below."""
+    trained_on_folds: bool
+    plan: Plan
+    selection: Selection | None
+    decision: Decision | None
+    family: BaselineTest | None
+    """The tests on test queries that p-values are corrected for together."""
+    calibration: Calibration | None
+    threshold_test: Answers | None
+    learning_curve: tuple[CurvePoint, ...]
+    labels: Mapping[str, Any]
+    """How many labels of each source and role the selected model was trained on."""
+    truncation: Truncation | None
+    timings: tuple[Timing, ...]
+    versions: Mapping[str, str]
+    seed: int
+    command: str
+    path: str
+    """The sieve."""
+    user_run: str | None
+    evaluation: Evaluation | None = field(default=None)
+    """Every tested system on test queries; None where there were none."""
+
+    @property
+    def selected_system(self) -> SystemResult:
+        """The system that was selected."""
+        return next(system for system in self.systems if system.selected)
+
+    @cached_property
+    def against_baseline(self) -> tuple[Comparison, ...]:
+        """Every tested system against BM25, on every measure."""
+        return self._against(self.baseline)
+
+    @cached_property
+    def against_base(self) -> tuple[Comparison, ...]:
+        """Every tested system against the base model; nothing where there is none."""
+        return self._against(self.base_system) if self.base_system else ()
+
+    def _against(self, baseline: str) -> tuple[Comparison, ...]:
+        if self.evaluation is None or baseline not in self.evaluation.runs:
+            return ()
+        raw = compare(self.evaluation, baseline, seed=self.seed)
+        if self.family is None:
+            return tuple(raw)
+        return correct_by_family(raw, self.family, self.measure)
+
+    @property
+    def test_means(self) -> dict[str, dict[str, float]]:
+        """The mean of every measure of every tested system."""
+        if self.evaluation is None:
+            return {}
+        return {
+            run: {str(m): round(self.evaluation.mean(run, m), 4) for m in self.evaluation.measures}
+            for run in self.evaluation.runs
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, but for the evaluation, which has a file of its own."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        del plain["evaluation"]
+        nested = to_json(_Nested(**{name: plain[name] for name in _NESTED}))
+        return {**plain, **nested, "test": self.test_means}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], evaluation: Evaluation | None) -> FitResult:
+        """What `to_json` wrote."""
+        nested = vars(from_json(_Nested, data))
+        names = [one.name for one in fields(cls) if one.name not in (*_NESTED, "evaluation")]
+        plain = {name: data[name] for name in names}
+        plain["required"] = tuple(plain["required"])
+        return cls(**plain, **nested, evaluation=evaluation)
+
+
+@dataclass(frozen=True)
+class _Nested:
+    """The fields of a result that are records themselves."""
+
+    queries: QueryCounts
+    systems: tuple[SystemResult, ...]
+    plan: Plan
+    selection: Selection | None
+    decision: Decision | None
+    family: BaselineTest | None
+    calibration: Calibration | None
+    threshold_test: Answers | None
+    learning_curve: tuple[CurvePoint, ...]
+    truncation: Truncation | None
+    timings: tuple[Timing, ...]
+
+
+_NESTED = tuple(one.name for one in fields(_Nested))
+
+
+def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
+    """Every value of an evaluation."""
+    return {
+        "queries": list(evaluation.queries),
+        "measures": [str(measure) for measure in evaluation.measures],
+        "per_query": {run: table.tolist() for run, table in evaluation.per_query.items()},
+        "missing": {run: list(ids) for run, ids in evaluation.missing.items()},
+        "unjudged": {run: list(ids) for run, ids in evaluation.unjudged.items()},
+    }
+
+
+def evaluation_from_json(data: Mapping[str, Any]) -> Evaluation:
+    """What `evaluation_to_json` wrote."""
+    return Evaluation(
+        Ids.of(data["queries"]),
+        tuple(parse_measures(data["measures"])),
+        {run: np.array(table, np.float64) for run, table in data["per_query"].items()},
+        {run: Ids.of(ids) for run, ids in data["missing"].items()},
+        {run: Ids.of(ids) for run, ids in data["unjudged"].items()},
+    )
+
+
+def make_result(fit: FitContext, selected: Selected, *, trained_on_folds: bool) -> FitResult:
+    """Gather what the steps have left."""
+    request, splits = fit.request, fit.splits
+    evaluation: Evaluation | None = None
+    if len(splits.test):
+        measures = dict.fromkeys((request.measure, *MORE_MEASURES))
+        evaluation = evaluate(splits.test, dict(selected.test_runs), list(measures))
+    bm25, base = bm25_system(selected.systems), base_system(selected.systems)
+    system, baselines = selected.system, [bm25.name, *([base.name] if base else [])]
+    family = family_of(
+        selected.decision, evaluation, system.name, baselines, request.measure, request.seed
+    )
+    verified, reason = verification(splits, selected)
+    return FitResult(
+        collection=fit.collection.name,
+        base_model=fit.base_name,
+        measure=request.measure,
+        selected=system.name,
+        pipeline_in_words=pipeline_in_words(fit, selected),
+        verified=verified,
+        reason=reason,
+        data=data_facts(fit),
+        queries=QueryCounts(
+            len(splits.queries),
+            len(splits.train),
+            len(splits.test),
+            len(splits.queries) - len(splits.judged),
+        ),
+        systems=tuple(
+            _system_result(fit, selected, number, evaluation)
+            for number in range(len(selected.systems))
+        ),
+        baseline=bm25.name,
+        base_system=base.name if base else None,
+        default_system=selected.default_system.name,
+        candidates=fit.retrieved.candidates.kind.key,
+        retriever_notes={
+            runs.kind.name: note
+            for runs in fit.retrieved.retrievers
+            if (note := runs.kind.note(fit))
+        },
+        required=selected.required,
+        trained_on_folds=trained_on_folds,
+        plan=fit.plan,
+        selection=selected.selection,
+        decision=selected.decision,
+        family=family,
+        calibration=selected.calibration,
+        threshold_test=selected.threshold_test,
+        learning_curve=selected.learning_curve,
+        labels=_labels(selected),
+        truncation=_truncation(selected),
+        timings=tuple(fit.work.timings),
+        versions=_versions(),
+        seed=request.seed,
+        command=request.command,
+        path=str(request.out),
+        user_run=request.user_run if isinstance(request.user_run, str) else None,
+        evaluation=evaluation,
+    )
+
+
+def verification(splits: QuerySplits, selected: Selected) -> tuple[bool, str]:
+    """Whether the selected system was tested, and on what or why not."""
+    test = len(splits.test)
+    if not test and not len(splits.train):
+        unusable = any("judge" in what for what in splits.left_out)
+        none = "no judgement can be used" if unusable else "there are no judgements"
+        return False, f"{none}: nothing was tested"
+    if test < MIN_QUERIES:
+        few = f"{test} judged quer{'y' if test == 1 else 'ies'} to test on"
+        return False, f"{few if test else 'no judged queries to test on'}: too few"
+    if selected.decision and selected.decision.fell_back:
+        failed = selected.decision.selection.selected
+        return True, f"tested on {test:,} queries, on which {failed} had failed"
+    if selected.selection is None:
+        return True, f"tested on {test:,} queries; nothing was selected by judgements"
+    return True, f"tested on {test:,} queries that were used neither to train nor to select"
+
+
+def data_facts(fit: FitInputs) -> dict[str, Any]:
+    """What there is to train and to test on."""
+    documents: dict[str, Any] = {"documents": fit.index.documents}
+    if empty := fit.index.documents_without_terms:
+        documents["documents without a term"] = empty
+    if left_out := fit.collection.faults.left_out:
+        documents["files left out"] = dict(left_out)
+    words = round(average_words(fit.index), 1)
+    lengths = {"average length in words, without stop words": words}
+    return {**documents, **lengths, **fit.splits.facts(), "scored by": fit.passages}
+
+
+def pipeline_in_words(fit: FitContext, selected: Selected) -> str:
+    """The selected system in a sentence."""
+    system, depth = selected.system, fit.request.depth
+    kind = system.retriever
+    start = f"{kind.name} finds documents"
+    if kind.lexical_column is not None:
+        start = "BM25 and embeddings find documents"
+    if kind.is_users_own:
+        start = "your own retriever finds documents"
+    if system.reranker is None:
+        return f"{start}; no model re-ranks them."
+    if system.weight == 0:
+        sure = f" The base model scores the top {depth} only to estimate confidence."
+        return f"{start}, ranked by both scores.{sure if selected.calibration else ''}"
+    by = "" if fit.passages == "whole" else f", by passages ({fit.passages})"
+    again = f"{system.reranker.name} re-ranks the top {depth}{by}"
+    if system.weight is None:
+        return f"{start}; {again}."
+    beside = "BM25's" if system.fusion_column else f"{kind.name}'s"
+    return (
+        f"{start}; {again}; its score has the fusion weight {system.weight:g}, {beside} the rest."
+    )
+
+
+def _system_result(
+    fit: FitContext, selected: Selected, number: int, evaluation: Evaluation | None
+) -> SystemResult:
+    system, measure = selected.systems[number], fit.request.measure
+    held_out = selected.held_out
+    test = None
+    if evaluation is not None and system.name in evaluation.runs:
+        test = round(evaluation.mean(system.name, measure), 4)
+    reason = selected.selection.rejections.get(system.name, "") if selected.selection else ""
+    decision = selected.decision
+    if decision and decision.fell_back and system.name == decision.selection.selected:
+        reason = str(decision)
+    reranker = system.reranker
+    return SystemResult(
+        name=system.name,
+        retriever=system.retriever.key,
+        reranker=reranker.key if reranker else None,
+        weight=system.weight,
+        complexity=system.complexity,
+        group=reranker.name if reranker and system.reorders else "",
+        description=reranker.description if reranker and system.reorders else "",
+        held_out=None if held_out is None else round(float(held_out[number].mean()), 4),
+        test=test,
+        selected=system is selected.system,
+        rejected_because=reason,
+        milliseconds=_milliseconds(fit, selected, system, test is not None),
+        training_minutes=round(_training_seconds(fit, system) / 60, 1),
+    )
+
+
+def _milliseconds(
+    fit: FitContext, selected: Selected, system: System, tested: bool
+) -> float | None:
+    """What a query costs on test queries; None where that was not measured."""
+    queries = len(fit.splits.test)
+    if not queries or not tested:
+        return None
+    searches = [
+        timing.seconds
+        for timing in fit.work.timings
+        if (timing.activity, timing.system, timing.fold) == ("search", system.retriever.key, "test")
+    ]
+    only_calibrates = system.weight == 0
+    used = not only_calibrates or (system is selected.system and selected.calibration is not None)
+    if system.reranker is None or not used:
+        return round(1000 * sum(searches) / queries, 2) if searches else None
+    again = seconds_per_query(fit, system.reranker, None)
+    return round(1000 * (sum(searches) / queries + again), 2)
+
+
+def _training_seconds(fit: FitContext, system: System) -> float:
+    """How long the trainings behind a system took, and labelling for them."""
+    if system.reranker is None or not system.reorders:
+        return 0.0
+    return sum(
+        timing.seconds
+        for timing in fit.work.timings
+        if timing.activity in ("label", "train")
+        and timing.system in system.reranker.trainings
+        and timing.step != LEARNING_CURVE
+    )
+
+
+def _labels(selected: Selected) -> dict[str, Any]:
+    """How many labels of each source and role all trainings of the model had."""
+    manifest = note_if_any(selected.model) if selected.model else None
+    counts: dict[str, dict[str, int]] = {}
+    for step in manifest.facts.get("chain", []) if manifest else []:
+        for source, roles in step.get("labels", {}).items():
+            of_source = counts.setdefault(source, {})
+            for role, count in roles.items():
+                of_source[role] = of_source.get(role, 0) + count
+    return counts
+
+
+def _truncation(selected: Selected) -> Truncation | None:
+    run = selected.test_runs.get(selected.system.name)
+    if run is None or "cut" not in run.extra or not selected.is_scored:
+        return None
+    tokens = run.extra["cut"]
+    return Truncation(len(tokens), int((tokens > 0).sum()), int(tokens.clip(min=0).sum()))
+
+
+def _versions() -> dict[str, str]:
+    versions = {"tamis": __version__}
+    for name in VERSIONS_OF:
+        try:
+            versions[name] = version(name)
+        except ModuleNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,341 @@
+"""A sieve: one folder with an index, the selected pipeline, its models and the report.
+
+It is what a fit writes, and all there is to search with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from tamis.collection.objects import AnyQueries, as_queries
+from tamis.collection.opening import read_queries
+from tamis.errors import InputError, UnknownKindError
+from tamis.fitting.answer_features import features
+from tamis.fitting.calibration import Calibration
+from tamis.fitting.json_records import from_json
+from tamis.fitting.request import SIEVE_LAYOUT
+from tamis.manifest import expect
+from tamis.models.folder import verify_model
+from tamis.models.model import Ranked
+from tamis.pipeline.hybrid import Hybrid
+from tamis.pipeline.interpolation import Interpolate
+from tamis.pipeline.rerank import Rerank, rerank
+from tamis.registry import Opening
+from tamis.search import Index
+from tamis.search.dense import DenseSource
+from tamis.search.index import verify
+from tamis.search.sources import IndexSource
+from tamis.text.passages import parse_spec, split, text_of
+from tamis.types import Document, Queries, Query, Run, Scorer, Source, Spec, Stage
+
+if TYPE_CHECKING:
+    from tamis.fitting.result import FitResult
+
+KIND = "sieve"
+INDEX, MODEL, ENCODER, QUERIES = "index", "model", "encoder", "queries.jsonl"
+REPORT, EVALUATION = "report.html", "evaluation.json"
+RETRIEVAL_DEPTH = 1000
+"""How many documents the retriever finds at least."""
+DEFAULT_FUSION_WEIGHT = 0.75
+"""How much the model counts where a run of the user's own is re-ranked and no weight was tested."""
+Opened = TypeVar("Opened", Source, Stage)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document found: its passage that matched best, and how probable it is an answer."""
+
+    id: str
+    title: str
+    passage: str
+    """The passage with the highest score; the whole text where documents were not split."""
+    score: float
+    probability: float | None
+    """None where there were no judgements to calibrate scores on."""
+    rank: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """How a sieve ranks."""
+
+    retriever: str
+    """The key of the kind of retriever that was selected; BM25 stands in for `user_run`."""
+    source: Spec
+    """What finds documents."""
+    stage: Spec | None
+    """What re-ranks them, or only scores them to tell how probable an answer is."""
+    depth: int
+    passages: str
+
+    @property
+    def is_tested_retriever(self) -> bool:
+        """Whether the retriever is the one that was tested, not BM25 in place of the user's."""
+        return self.retriever != "user_run"
+
+
+@dataclass(frozen=True, eq=False)
+class Sieve:
+    """A sieve that is open; made by `load_sieve`."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    threads: int | None = None
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """How it ranks."""
+        return from_json(Pipeline, self.manifest["pipeline"])
+
+    @cached_property
+    def _opening(self) -> Opening:
+        return Opening(self.path, self.threads)
+
+    @cached_property
+    def index(self) -> Index:
+        """The documents."""
+        path = self.path / INDEX
+        return self._opening.share(f"index {path}", lambda: Index.open(path))
+
+    @cached_property
+    def stage(self) -> Stage | None:
+        """What re-ranks, if anything does."""
+        spec = self.pipeline.stage
+        return None if spec is None else cast(Stage, self._open("stage", spec))
+
+    @cached_property
+    def retriever(self) -> Source:
+        """What finds documents."""
+        _ = self.stage  # its model may bring the encoder, which is opened once
+        return cast(Source, self._open("source", self.pipeline.source))
+
+    def _open(self, role: str, spec: Spec) -> Any:
+        _ = self.index
+        try:
+            return self._opening.open(role, spec)
+        except UnknownKindError:  # a kind that a system of `fitting/systems` brings itself
+            from tamis.fitting import systems
+
+            openers = systems.kind_openers(systems.KINDS)
+            return replace(self._opening, openers=openers).open(role, spec)
+
+    @cached_property
+    def source(self) -> Source:
+        """Everything: queries in, the ranking out."""
+        retriever = self.retriever % max(RETRIEVAL_DEPTH, self.pipeline.depth)
+        stage = self.stage
+        keeps_order = isinstance(stage, Interpolate) and stage.weight == 0
+        if stage is None or (keeps_order and self.calibration is None):
+            return retriever
+        return retriever >> stage
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """From scores to probabilities, where judgements allowed it."""
+        record = self.manifest.get("calibration")
+        return from_json(Calibration, record) if record else None
+
+    @cached_property
+    def queries(self) -> Queries | None:
+        """The queries that were there and that nobody has judged."""
+        path = self.path / QUERIES
+        return read_queries(path) if path.is_file() else None
+
+    @property
+    def verified(self) -> bool:
+        """Whether the selected system was tested on judged queries."""
+        return bool(self.manifest["verified"])
+
+    @cached_property
+    def result(self) -> FitResult:
+        """Everything that the report shows."""
+        from tamis.fitting.result import FitResult, evaluation_from_json
+
+        path = self.path / EVALUATION
+        values = json.loads(path.read_text("utf-8")) if path.is_file() else None
+        return FitResult.from_json(
+            self.manifest, None if values is None else evaluation_from_json(values)
+        )
+
+    def search(self, text: str, top: int = 10) -> list[Hit]:
+        """The best documents for some words."""
+        if not isinstance(text, str):
+            raise InputError(
+                f"the query is of type {type(text).__name__}",
+                hint="one query is a string; for several use search_many",
+            )
+        return self._hits(Queries.of([Query("q", text)]), top)["q"]
+
+    def search_many(self, queries: AnyQueries, top: int = 10) -> dict[str, list[Hit]]:
+        """The best documents for each of several queries: strings, dictionaries, a DataFrame, a
+        file. Queries that are strings alone are named by their text.
+        """
+        if isinstance(queries, list | tuple) and all(isinstance(one, str) for one in queries):
+            queries = [Query(text, text) for text in dict.fromkeys(queries)]
+        return self._hits(as_queries(queries), top)
+
+    def _hits(self, queries: Queries, top: int) -> dict[str, list[Hit]]:
+        run = self.source.search(queries, top)
+        probabilities = self.probabilities(run)
+        passages = run.extra.get("passage")
+        hits: dict[str, list[Hit]] = {}
+        for number, query in enumerate(run.queries.ids):
+            start = int(run.offsets[number])
+            hits[query] = []
+            for place, (name, score) in enumerate(run[query]):
+                row, document = start + place, self.index.document(name)
+                passage = -1 if passages is None else int(passages[row])
+                probability = None if probabilities is None else probabilities[row]
+                text = passage_text(document, self.pipeline.passages, passage)
+                hits[query].append(
+                    Hit(name, document.title, text, score, probability, place + 1, document.text)
+                )
+        return hits
+
+    def rerank(self, query: str, texts: Sequence[str]) -> list[Ranked]:
+        """Texts of your own, best first, as the selected pipeline ranks documents.
+
+        Lexical scores go by the term statistics of the index.
+        """
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise InputError("the texts are no list of strings", hint="hand in a list: [text]")
+        if not texts:
+            return []
+        documents = {f"{n:08}": Document(f"{n:08}", text) for n, text in enumerate(texts)}
+        run = self._score_texts(query, documents)
+        if self.stage is not None:
+            run = _with_documents(self.stage, documents)(run)
+        return [Ranked(int(name), score, texts[int(name)]) for name, score in run["q"]]
+
+    def _score_texts(self, query: str, documents: Mapping[str, Document]) -> Run:
+        """The scores that the retriever would give to documents of one's own."""
+        source = self.retriever
+        parts = source.sources if isinstance(source, Hybrid) else (source,)
+        lexical = next((part for part in parts if isinstance(part, IndexSource)), None)
+        scores = {
+            name: 0.0 if lexical is None else lexical.score_text(query, document.text)
+            for name, document in documents.items()
+        }
+        run = _one_query(query, scores)
+        dense = next((part for part in parts if isinstance(part, DenseSource)), None)
+        if dense is None or not isinstance(source, Hybrid):
+            return run
+        scorer = cast(Scorer, dense.encoder)
+        by_embedding = rerank(
+            scorer, documents, passages=self.pipeline.passages, depth=len(documents)
+        )(run)
+        matched = _one_query(query, {name: score for name, score in scores.items() if score > 0})
+        return source.fuse([matched, by_embedding])
+
+    def warm_up(self) -> None:
+        """Open everything and compile what is compiled, so that the first query is fast."""
+        self.search("words to warm up with", top=1)
+
+    def probabilities(self, run: Run) -> list[float] | None:
+        """How probable each row of a run of this sieve is an answer; None without calibration."""
+        if self.calibration is None:
+            return None
+        rows = features(run, self.pipeline.retriever == "bm25")
+        probabilities: list[float] = self.calibration.probability(rows).tolist()
+        return probabilities
+
+    def __repr__(self) -> str:
+        verified = "verified" if self.verified else "not verified"
+        selected = self.manifest["selected"]
+        return (
+            f"<Sieve {self.path.name}: {self.index.documents:,} documents, {selected}, {verified}>"
+        )
+
+
+def _one_query(text: str, scores: Mapping[str, float]) -> Run:
+    """A run of one query; without documents where there are none."""
+    queries = Queries.of([Query("q", text)])
+    run = Run.from_dict({"q": dict(scores)})
+    return run.with_queries(queries)
+
+
+def _with_documents(stage: Stage, documents: Mapping[str, Document]) -> Stage:
+    """The same stage on other documents, and all of them."""
+    if isinstance(stage, Interpolate):
+        return replace(stage, stage=_with_documents(stage.stage, documents))
+    if isinstance(stage, Rerank):
+        return replace(stage, documents=documents, depth=max(stage.depth, len(documents)))
+    return stage
+
+
+def passage_text(document: Document, passages: str, number: int) -> str:
+    """The text of a passage by its number; of the whole document where it has none."""
+    spec = parse_spec(passages)
+    if passages == "whole" or number < 0:
+        return document.text
+    for passage in split(document, spec).passages:
+        if passage.number == number:
+            return text_of(document, passage, spec.title)
+    return document.text
+
+
+def load_sieve(path: Path | str, *, threads: int | None = None) -> Sieve:
+    """A sieve that `tamis.fit` or `tamis fit` wrote."""
+    folder = Path(path)
+    return Sieve(folder, expect(folder, KIND, SIEVE_LAYOUT), threads)
+
+
+def verify_sieve(path: Path) -> None:
+    """Read all bytes of a sieve's index and models; `DamagedError` names the first changed file."""
+    expect(path, KIND, SIEVE_LAYOUT)
+    verify(path / INDEX)
+    for name in (MODEL, ENCODER):
+        if (path / name).is_dir():
+            verify_model(path / name)
+
+
+@dataclass(frozen=True)
+class RerankSettings:
+    """How the model of a sieve re-ranks a run of the user's own."""
+
+    model: Path
+    passages: str
+    depth: int
+    weight: float | None
+    column: str | None
+    notes: tuple[str, ...]
+    """What of it was not tested."""
+
+
+def rerank_settings(sieve: Sieve, run: Run, weight: float | None = None) -> RerankSettings:
+    """How a sieve re-ranks a run: as it was tested, unless another fusion `weight` is given.
+
+    A run without the lexical score that the sieve fuses with is fused with its own score.
+    """
+    stage = sieve.stage
+    column = stage.column if isinstance(stage, Interpolate) else None
+    tested = stage.weight if isinstance(stage, Interpolate) else None
+    inner = stage.stage if isinstance(stage, Interpolate) else stage
+    if not isinstance(inner, Rerank):
+        raise InputError(
+            f"{sieve.path} ranks by {sieve.manifest['selected']}: it has no model",
+            hint="there is nothing to re-rank with",
+        )
+    notes = [] if sieve.verified else [f"not verified: {sieve.manifest['reason']}"]
+    if weight is None and tested == 0:
+        weight = DEFAULT_FUSION_WEIGHT
+        notes.append(
+            f"{sieve.path} ranks what it retrieves by words and embeddings; here its model "
+            f"re-ranks your run with the fusion weight {weight:g}, which was not tested"
+        )
+    weight = tested if weight is None else weight
+    if weight and isinstance(sieve.retriever, Hybrid) and sieve.retriever.column not in run.extra:
+        beside = "BM25" if column else "BM25 and embeddings"
+        notes.append(f"fused with the scores of your run; the sieve fuses with those of {beside}")
+        column = None
+    how = sieve.pipeline
+    return RerankSettings(
+        sieve.path / MODEL, how.passages, how.depth, weight, column if weight else None,
+        tuple(notes),
+    )  # fmt: skip

@@ -1,0 +1,90 @@
+"""The hybrid: BM25 and embeddings of the base model, fused by their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+from tamis.evaluation import evaluate, t_test
+from tamis.evaluation.report_tables import p_text
+from tamis.fitting.candidates import RetrieverRuns
+from tamis.fitting.context import FitInputs
+from tamis.fitting.plan import MIN_QUERIES, Budget, DataSizes, Step
+from tamis.fitting.system import Retriever
+from tamis.models.encoders import find_encoder
+from tamis.models.folder import open_scorer
+from tamis.pipeline.hybrid import WORDS, words_and_vectors
+from tamis.search.choice import chosen_source
+from tamis.types import Encoder, Spec
+
+SIGNIFICANCE_LEVEL = 0.05
+RECALL = "recall"
+
+
+class HybridKind(Retriever):
+    """Finds by words and by embeddings."""
+
+    key, name = "hybrid", "hybrid"
+    description = "encode all documents and search their embeddings too"
+    lexical_column: ClassVar[str | None] = WORDS
+
+    def is_possible(self, data: DataSizes) -> bool:
+        """Beside a user's run only where the two can be compared."""
+        if data.base_kind != "bi-encoder":
+            return False
+        return not data.user_run or data.judged >= MIN_QUERIES
+
+    def seconds(self, budget: Budget) -> float:
+        """See `SystemKind.seconds`."""
+        data = budget.data
+        return 0.0 if data.encoded else data.documents * data.passages * budget.pace
+
+    def plan(self, budget: Budget) -> None:
+        """See `SystemKind.plan`."""
+        if self.is_possible(budget.data):
+            step = Step(self.key, self.name, self.description, self.seconds(budget))
+            budget.has_embeddings = budget.add(step)
+
+    def prepare(self, fit: FitInputs) -> Spec:
+        """Encode the documents, unless they are encoded."""
+        assert fit.base is not None
+        encoder = cast(Encoder, open_scorer(fit.base.folder, threads=fit.request.threads))
+        if not fit.index.snapshot.encoded:
+            with fit.work.timed(self.timing("encode")):
+                _, model = find_encoder(str(fit.request.base))
+                fit.index.encode(encoder, model, fit.passages)
+        words = chosen_source(fit.index, "bm25", rm3=False)
+        return words_and_vectors(words, fit.index.dense(encoder)).spec()
+
+    def supplies_candidates(self, fit: FitInputs, runs: Mapping[str, RetrieverRuns]) -> bool:
+        """Unless it finds significantly less than BM25 on judged queries; too few judged queries
+        are not asked.
+        """
+        record = fit.work.record(
+            RECALL, lambda: compare_recall(fit, runs["bm25"], runs[self.key]), self.timing("recall")
+        )
+        return bool(record["used"])
+
+    def note(self, fit: FitInputs) -> str:
+        """See `Retriever.note`."""
+        facts: dict[str, Any] = fit.work.record(RECALL, dict, self.timing("recall"))
+        used = "supplies the candidates" if facts["used"] else "does not supply the candidates"
+        if fit.request.user_run is not None:
+            used = "one system beside your own run"
+        if facts["measure"] is None:
+            return f"{used}; too few judged queries to compare its recall with BM25's"
+        p = "" if facts["p"] is None else f", {p_text(facts['p'])}"
+        recalls = f"{facts['hybrid']:.4f}, BM25 {facts['bm25']:.4f}"
+        return f"{used}: {facts['measure']} {recalls}{p}, on judged queries before any training"
+
+
+def compare_recall(fit: FitInputs, bm25: RetrieverRuns, hybrid: RetrieverRuns) -> dict[str, Any]:
+    """The recall of both on judged queries, and whether the hybrid is used."""
+    qrels, measure = fit.splits.train, f"R@{fit.request.depth}"
+    if len(qrels) < MIN_QUERIES:
+        return {"used": True, "measure": None}
+    recall = evaluate(qrels, {"bm25": bm25.train, "hybrid": hybrid.train}, [measure])
+    p = t_test(recall.values("hybrid", measure) - recall.values("bm25", measure))
+    means = {name: round(recall.mean(name, measure), 4) for name in recall.runs}
+    is_worse = means["hybrid"] < means["bm25"] and p is not None and p < SIGNIFICANCE_LEVEL
+    return {"used": not is_worse, "measure": measure, **means, "p": p}
