@@ -81,7 +81,7 @@ def with_kinds(monkeypatch: pytest.MonkeyPatch, *kinds: SystemKind) -> None:
 
 def fit_tiny(folder: Path, out: Path, base: Path | None, **options: Any) -> Sieve:
     given = {"depth": 10, "max_time": 900.0, "threads": 1, **options}
-    sieve = run_fit(FitRequest(str(folder), out, base and str(base), **given))[1]
+    sieve = run_fit(FitRequest(str(folder), out, None if base is None else str(base), **given))[1]
     assert sieve is not None
     return sieve
 

@@ -181,6 +181,8 @@ class Sieve:
         return self._hits(as_queries(queries), top)
 
     def _hits(self, queries: Queries, top: int) -> dict[str, list[Hit]]:
+        if top < 1:
+            raise InputError(f"cannot show the top {top}", hint="ask for one at least")
         run = self.source.search(queries, top)
         probabilities = self.probabilities(run)
         passages = run.extra.get("passage")
