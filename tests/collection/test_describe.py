@@ -18,7 +18,7 @@ from tamis.collection.describe import (
     distribution,
     leaks,
 )
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.types import Document, Ids, Qrels, Queries, Query, Run
 
 DOCUMENTS = [

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tamis.collection import reranking
 from tamis.collection.base import Faults
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.reranking import open_reranking, reranking_to_parquet
 from tamis.errors import InputError, LineError, OutputError
 from tamis.types import Document

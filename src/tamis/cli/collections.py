@@ -32,7 +32,7 @@ from tamis.cli.sieves import is_sieve
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.collection.converting import Request
+    from tamis.collection.conversion import Request
     from tamis.collection.describe import Facts
 
 Thing = Annotated[
@@ -76,7 +76,7 @@ def info(
     Example: tamis info tamis:pydocs
     """
     from tamis.collection._records import Columns
-    from tamis.collection.converting import Request
+    from tamis.collection.conversion import Request
 
     if is_examples(thing) and format is None:
         describe_examples(thing, collection, run, queries, qrels, show, on_error, json)
@@ -107,10 +107,10 @@ def info(
 def _describe(asked: Request, verify: bool) -> Facts:
     from tamis.collection import describe
     from tamis.collection.base import Faults
-    from tamis.collection.converting import open_requested
+    from tamis.collection.conversion import open_requested
+    from tamis.collection.detection import detect_format
     from tamis.collection.judgements import read_qrels
-    from tamis.collection.look import look
-    from tamis.collection.opening import is_id, read_queries
+    from tamis.collection.readers import is_id, read_queries
     from tamis.collection.runs import read_run, read_spec
     from tamis.durable import folder_exists
 
@@ -123,7 +123,9 @@ def _describe(asked: Request, verify: bool) -> Facts:
         if verify:
             _verify(path, "model")
         return describe.Facts(model)
-    kind = "collection" if is_id(asked.source) else asked.format or look(path, asked.columns)
+    kind = (
+        "collection" if is_id(asked.source) else asked.format or detect_format(path, asked.columns)
+    )
     if verify:
         _verify(path, kind)
     if kind == "index":
@@ -152,7 +154,7 @@ def _described_model(folder: Path) -> dict[str, str]:
 
 
 def _with_passages(facts: Facts, asked: Request, spec: str) -> Facts:
-    from tamis.collection.converting import open_requested
+    from tamis.collection.conversion import open_requested
     from tamis.collection.describe import Facts
     from tamis.collection.passage_facts import passage_statistics
     from tamis.text.passages import parse_spec
@@ -216,7 +218,7 @@ def convert(
     Example: tamis convert docs.jsonl my-collection --text body
     """
     from tamis.collection._records import Columns
-    from tamis.collection.converting import Request, convert_any
+    from tamis.collection.conversion import Request, convert_any
 
     with reading(source) as path, writing_to(target) as out:
         request = Request(

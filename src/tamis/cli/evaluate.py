@@ -66,7 +66,7 @@ def evaluate(
     from tamis import evaluation as ev
     from tamis.collection.base import Faults
     from tamis.collection.judgements import read_qrels
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
     from tamis.collection.querylog import refuse_line_numbers
     from tamis.evaluation.report import write_report
 
@@ -143,12 +143,12 @@ def _refuse_swapped(qrels: str, runs: list[str]) -> None:
 
 def _format(name: str) -> str:
     """The format of a file or folder; nothing where there is none, or where it cannot be told."""
-    from tamis.collection.look import look
+    from tamis.collection.detection import detect_format
 
     if not Path(name).exists():
         return ""
     try:
-        return look(name)
+        return detect_format(name)
     except InputError:
         return ""
 
@@ -169,7 +169,7 @@ def _runs(paths: list[str], faults: Faults) -> dict[str, Run]:
 
 
 def _queries(collection: str | None) -> Queries | None:
-    from tamis.collection.opening import read_queries
+    from tamis.collection.readers import read_queries
 
     return None if collection is None else read_queries(collection)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.errors import LineError
 from tamis.types import Document, Ids, Qrels, Queries
 

@@ -15,7 +15,7 @@ from tamis.collection.base import Collection, Faults, Streamed, no_queries
 from tamis.collection.checks import Checks, checked_queries
 from tamis.collection.judgements import QRELS, read_qrels, split_files, write_qrels
 from tamis.collection.layout import packed_as, the_file
-from tamis.collection.notes import Notes, refuse_breaks
+from tamis.collection.loss_notes import LossNotes, refuse_breaks
 from tamis.errors import InputError
 from tamis.types import Document, Qrels, Queries, Query
 
@@ -56,7 +56,7 @@ def open_judged(folder: Path, faults: Faults) -> Collection:
 
 
 def write_beir_queries(
-    queries: Iterable[Query], path: Path, notes: Notes, force: bool = False
+    queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
 ) -> None:
     """Write queries as BEIR names their columns."""
     records = (tables.query_record(query, notes, "_id") for query in queries)
@@ -69,7 +69,7 @@ def write_judged(
     """Write judgements with their queries."""
     with durable.new_folder(folder, force=force) as part:
         (part / QRELS).mkdir()
-        write_beir_queries(queries, part / QUERIES, Notes())
+        write_beir_queries(queries, part / QUERIES, LossNotes())
         write_qrels(qrels, part / QRELS / f"{split}.tsv", format="beir")
 
 
@@ -124,7 +124,7 @@ def _refuse_unread(folder: Path, what: str, name: str, option: str) -> None:
         )
 
 
-def write_beir(collection: Collection, folder: Path, notes: Notes, force: bool = False) -> None:
+def write_beir(collection: Collection, folder: Path, notes: LossNotes, force: bool = False) -> None:
     """Write a BEIR folder; documents are streamed."""
     with durable.new_folder(folder, force=force) as part:
         documents = (tables.document_record(d, notes, "_id") for d in collection.documents)

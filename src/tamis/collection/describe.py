@@ -12,7 +12,7 @@ import xxhash
 from numpy.typing import ArrayLike
 
 from tamis.collection.base import Collection, Faults
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.collection.pydocs import PyDocs
 from tamis.durable import Progress
 from tamis.text.near import near_duplicates

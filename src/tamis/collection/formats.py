@@ -53,7 +53,7 @@ FORMATS: dict[str, Format] = {
     "beir-qrels": Format("table with the header query-id corpus-id score", ("qrels",)),
     "run": Format("TREC run, or a run that tamis wrote as Parquet", ("run",)),
 }
-"""Every format that `look` can name, but for tamis's own folders that are no collections."""
+"""Every format that is detected, but for tamis's own folders that are no collections."""
 
 
 def formats_of(*holds: Holds) -> list[str]:

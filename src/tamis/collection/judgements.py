@@ -15,7 +15,7 @@ from tamis.collection.arrow_files import check_columns, read_parquet, reading, w
 from tamis.collection.base import Faults
 from tamis.collection.layout import the_file
 from tamis.collection.lines import numbered_lines, open_bytes, packing, writing
-from tamis.collection.notes import refuse_breaks
+from tamis.collection.loss_notes import refuse_breaks
 from tamis.collection.runs import refuse_white_space
 from tamis.durable import new_file
 from tamis.errors import InputError, LineError

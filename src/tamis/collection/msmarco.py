@@ -14,7 +14,7 @@ from tamis.collection.checks import Checks
 from tamis.collection.judgements import read_qrels
 from tamis.collection.layout import files_in, packed_as, plain_name, the_file
 from tamis.collection.lines import numbered_lines, writing
-from tamis.collection.notes import Notes, refuse_break, refuse_breaks
+from tamis.collection.loss_notes import LossNotes, refuse_break, refuse_breaks
 from tamis.collection.runs import refuse_white_space
 from tamis.errors import InputError, LineError
 from tamis.types import Document, Qrels, Queries, Query
@@ -116,7 +116,9 @@ def _qrels(folder: Path, faults: Faults) -> Mapping[str, Qrels]:
     return {split: read_qrels(path, faults) for split, path in _splits(folder, _QRELS).items()}
 
 
-def write_msmarco(collection: Collection, folder: Path, notes: Notes, force: bool = False) -> None:
+def write_msmarco(
+    collection: Collection, folder: Path, notes: LossNotes, force: bool = False
+) -> None:
     """Write passages, queries (a file a split that has judgements) and judgements."""
     with durable.new_folder(folder, force=force) as part:
         with writing(part / PASSAGES) as file:
@@ -140,7 +142,7 @@ def _by_split(queries: Queries, judged: Mapping[str, Qrels]) -> dict[str, Querie
     return {split: part for split, part in parts.items() if len(part)}
 
 
-def _write_queries(queries: Queries, path: Path, notes: Notes) -> None:
+def _write_queries(queries: Queries, path: Path, notes: LossNotes) -> None:
     refuse_breaks(queries.ids)
     with writing(path) as file:
         for query in queries:
@@ -158,7 +160,7 @@ def _write_qrels(qrels: Qrels, path: Path) -> None:
             file.write("".join(rows).encode())
 
 
-def _line(document: Document, notes: Notes) -> bytes:
+def _line(document: Document, notes: LossNotes) -> bytes:
     text = document.text
     if document.title:
         notes.add(_TITLES, "document")

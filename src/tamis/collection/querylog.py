@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tamis.collection.base import Faults, is_blank
 from tamis.collection.lines import numbered_lines, writing
-from tamis.collection.notes import Notes, counted
+from tamis.collection.loss_notes import LossNotes, counted
 from tamis.errors import InputError, LineError, command
 from tamis.text.near import query_hash
 from tamis.types import Ids, Qrels, Query
@@ -50,7 +50,9 @@ def read_querylog(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
         )
 
 
-def write_querylog(queries: Iterable[Query], path: Path, notes: Notes, force: bool = False) -> None:
+def write_querylog(
+    queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
+) -> None:
     """Write the texts of queries, one a line; ids that are not the text's hash are lost."""
     with writing(path, force) as file:
         for query in queries:

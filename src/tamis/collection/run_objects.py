@@ -9,8 +9,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from tamis.collection.detection import detect_format
 from tamis.collection.judgements import read_qrels
-from tamis.collection.look import look
 from tamis.collection.runs import read_run
 from tamis.errors import InputError
 from tamis.types import Qrels, Run, Source, Stage
@@ -165,6 +165,6 @@ def _kind(value: object) -> str:
 def _format(path: str | os.PathLike[str]) -> str:
     """The format of a file; nothing where there is none, or where it cannot be told."""
     try:
-        return look(Path(path)) if Path(path).is_file() else ""
+        return detect_format(Path(path)) if Path(path).is_file() else ""
     except InputError:
         return ""

@@ -23,7 +23,7 @@ from tamis.collection.arrow_files import (
 )
 from tamis.collection.base import Faults
 from tamis.collection.lines import not_utf8, numbered_bytes, numbered_whole_lines, packing, writing
-from tamis.collection.notes import Notes
+from tamis.collection.loss_notes import LossNotes
 from tamis.errors import InputError, LineError
 from tamis.types import Document, Query
 
@@ -203,19 +203,19 @@ def _rows_of(
             yield number, record
 
 
-def document_record(document: Document, notes: Notes, id_name: str = "id") -> Record:
+def document_record(document: Document, notes: LossNotes, id_name: str = "id") -> Record:
     """A document as a record; a field that has the name of a column of its own is renamed."""
     record = {id_name: document.id, "title": document.title, "text": document.text}
     return _with_fields(record, document.fields, notes) if document.fields else record
 
 
-def query_record(query: Query, notes: Notes, id_name: str = "id") -> Record:
+def query_record(query: Query, notes: LossNotes, id_name: str = "id") -> Record:
     """A query as a record; a field that has the name of a column of its own is renamed."""
     record = {id_name: query.id, "text": query.text}
     return _with_fields(record, query.fields, notes) if query.fields else record
 
 
-def _with_fields(record: Record, fields: Mapping[str, str], notes: Notes) -> Record:
+def _with_fields(record: Record, fields: Mapping[str, str], notes: LossNotes) -> Record:
     for name in record.keys() & fields.keys():
         notes.add(f"the field {name!r} of {{}} was renamed: its name is taken", "record")
     return record | renamed(fields, record)
@@ -238,33 +238,33 @@ def renamed(fields: Mapping[str, str], taken: Iterable[str]) -> dict[str, str]:
 
 
 def write_documents(
-    documents: Iterable[Document], path: Path, format: str, notes: Notes, force: bool = False
+    documents: Iterable[Document], path: Path, format: str, notes: LossNotes, force: bool = False
 ) -> None:
     """Write documents as `jsonl csv tsv parquet`; CSV, TSV and Parquet go through them twice."""
 
-    def records(notes: Notes) -> Iterator[Record]:
+    def records(notes: LossNotes) -> Iterator[Record]:
         return (document_record(document, notes) for document in documents)
 
     _write(records, DOCUMENT_NAMES, path, format, notes, force)
 
 
 def write_queries(
-    queries: Iterable[Query], path: Path, format: str, notes: Notes, force: bool = False
+    queries: Iterable[Query], path: Path, format: str, notes: LossNotes, force: bool = False
 ) -> None:
     """Write queries as `jsonl csv tsv parquet`."""
 
-    def records(notes: Notes) -> Iterator[Record]:
+    def records(notes: LossNotes) -> Iterator[Record]:
         return (query_record(query, notes) for query in queries)
 
     _write(records, QUERY_NAMES, path, format, notes, force)
 
 
 def _write(
-    records: Callable[[Notes], Iterator[Record]],
+    records: Callable[[LossNotes], Iterator[Record]],
     first: tuple[str, ...],
     path: Path,
     format: str,
-    notes: Notes,
+    notes: LossNotes,
     force: bool,
 ) -> None:
     if format == "jsonl":
@@ -272,7 +272,7 @@ def _write(
         return
 
     def names() -> list[str]:
-        return [*dict.fromkeys([*first, *(name for row in records(Notes()) for name in row)])]
+        return [*dict.fromkeys([*first, *(name for row in records(LossNotes()) for name in row)])]
 
     if format == "parquet":
         _write_parquet(records(notes), names, path, force)

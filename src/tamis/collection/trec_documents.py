@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tamis.collection.base import Faults
 from tamis.collection.lines import writing
-from tamis.collection.notes import Notes
+from tamis.collection.loss_notes import LossNotes
 from tamis.collection.sgml import PLAIN_NAME, escape, stretches, without_tags
 from tamis.errors import LineError
 from tamis.types import Document
@@ -93,7 +93,7 @@ def _closing_tags(body: str) -> dict[str, list[tuple[int, int]]]:
 
 
 def write_documents(
-    documents: Iterable[Document], path: Path, notes: Notes, force: bool = False
+    documents: Iterable[Document], path: Path, notes: LossNotes, force: bool = False
 ) -> None:
     """Write a file of `<DOC>` elements; fields become elements where their names can be tags."""
     with writing(path, force) as file:
@@ -101,7 +101,7 @@ def write_documents(
             file.write(_element(document, notes).encode())
 
 
-def _element(document: Document, notes: Notes) -> str:
+def _element(document: Document, notes: LossNotes) -> str:
     lines = ["<DOC>", f"<DOCNO>{escape(document.id)}</DOCNO>"]
     if document.title:
         lines.append(f"<TITLE>{escape(document.title)}</TITLE>")

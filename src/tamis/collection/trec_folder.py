@@ -10,10 +10,10 @@ from tamis import durable
 from tamis.collection import trec_documents
 from tamis.collection.base import Collection, Faults, Streamed, no_queries
 from tamis.collection.checks import Checks
+from tamis.collection.detection import detect_format
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.collection.layout import files_in, kind_of, plain_name
-from tamis.collection.look import look
-from tamis.collection.notes import Notes
+from tamis.collection.loss_notes import LossNotes
 from tamis.collection.trec_topics import read_topics, read_topics_xml, write_topics
 from tamis.errors import InputError, UnknownFormatError
 from tamis.types import Document, Qrels, Queries
@@ -46,7 +46,7 @@ def _sorted_out(folder: Path, faults: Faults) -> dict[str, list[Path]]:
     faults.left_out.clear()
     for path in files_in(folder):
         try:
-            by_format.setdefault(look(path), []).append(path)
+            by_format.setdefault(detect_format(path), []).append(path)
         except UnknownFormatError:
             faults.left_out[kind_of(path.name)] += 1
     return by_format
@@ -92,7 +92,7 @@ def split_of(path: Path) -> str:
     return re.sub(r"^qrels?[._-]", "", name)
 
 
-def write_trec(collection: Collection, folder: Path, notes: Notes, force: bool = False) -> None:
+def write_trec(collection: Collection, folder: Path, notes: LossNotes, force: bool = False) -> None:
     """Write a folder with documents.trec, topics.trec and qrels.SPLIT.txt."""
     with durable.new_folder(folder, force=force) as part:
         trec_documents.write_documents(collection.documents, part / DOCUMENTS, notes)

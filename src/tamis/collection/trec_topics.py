@@ -11,7 +11,7 @@ from xml.sax.saxutils import quoteattr
 
 from tamis.collection.base import Faults
 from tamis.collection.lines import open_bytes, writing
-from tamis.collection.notes import Notes
+from tamis.collection.loss_notes import LossNotes
 from tamis.collection.sgml import PLAIN_NAME, SPACE, escape, stretches, without_tags
 from tamis.errors import LineError
 from tamis.types import Query
@@ -62,14 +62,16 @@ def _without_closing(content: str, closing: str) -> str:
     return body[: -len(closing)] if body[-len(closing) :].lower() == closing else content
 
 
-def write_topics(queries: Iterable[Query], path: Path, notes: Notes, force: bool = False) -> None:
+def write_topics(
+    queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
+) -> None:
     """Write classic topics; fields become tags where their names can be."""
     with writing(path, force) as file:
         for query in queries:
             file.write(_classic(query, notes).encode())
 
 
-def _classic(query: Query, notes: Notes) -> str:
+def _classic(query: Query, notes: LossNotes) -> str:
     label = f"{LABELS['title']} " if query.text.lower().startswith(LABELS["title"].lower()) else ""
     lines = [
         "<top>",
@@ -174,7 +176,7 @@ def read_topics_xml(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
 
 
 def write_topics_xml(
-    queries: Iterable[Query], path: Path, notes: Notes, force: bool = False
+    queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
 ) -> None:
     """Write topics in XML; fields become elements where their names can be."""
     with writing(path, force) as file:
@@ -184,7 +186,7 @@ def write_topics_xml(
         file.write(b"</topics>\n")
 
 
-def _xml(query: Query, notes: Notes) -> str:
+def _xml(query: Query, notes: LossNotes) -> str:
     lines = [f"<topic number={quoteattr(_for_xml(query.id, notes))}>"]
     lines.append(_xml_element("title", query.text, notes))
     for name, value in query.fields.items():
@@ -195,13 +197,13 @@ def _xml(query: Query, notes: Notes) -> str:
     return "\n".join([*lines, "</topic>", ""])
 
 
-def _xml_element(name: str, value: str, notes: Notes) -> str:
+def _xml_element(name: str, value: str, notes: LossNotes) -> str:
     value = _for_xml(value, notes)
     exact = "" if value == value.strip() else ' xml:space="preserve"'
     return f"<{name}{exact}>{xml_escape(value, {chr(13): '&#13;'})}</{name}>"
 
 
-def _for_xml(value: str, notes: Notes) -> str:
+def _for_xml(value: str, notes: LossNotes) -> str:
     if _NOT_XML.search(value) is None:
         return value
     notes.add("control characters in {} were replaced by spaces: XML has none", "value")

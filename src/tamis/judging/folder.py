@@ -19,8 +19,8 @@ from tamis.collection.judgements import (
     torn_line,
 )
 from tamis.collection.lines import packing
-from tamis.collection.notes import Notes, refuse_break
-from tamis.collection.opening import read_queries
+from tamis.collection.loss_notes import LossNotes, refuse_break
+from tamis.collection.readers import read_queries
 from tamis.errors import InputError, OutputError
 from tamis.types import Queries, Query
 
@@ -84,7 +84,7 @@ class JudgedFolder:
             return
         self.path.mkdir(exist_ok=True)
         more = Queries.of([*self.queries, query])
-        write_beir_queries(more, self.path / QUERIES, Notes(), force=True)
+        write_beir_queries(more, self.path / QUERIES, LossNotes(), force=True)
         self.queries = more
 
     def _add(self, row: bytes) -> None:

@@ -41,7 +41,7 @@ LOOKED_FOR = (
 QUERY_IDS, PASSAGE_IDS = {"qid", "query_id", "query-id"}, {"pid", "docid", "doc_id", "passage_id"}
 
 
-def look(path: Path | str, columns: Columns | None = None) -> str:
+def detect_format(path: Path | str, columns: Columns | None = None) -> str:
     r"""The format of a file or folder: a name in `FORMATS`, or the kind of a tamis folder.
 
     `columns` are names the user gave, which a header may have in place of the usual ones.
@@ -50,7 +50,7 @@ def look(path: Path | str, columns: Columns | None = None) -> str:
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "named.txt"
     ...     _ = file.write_text("q1 Q0 d7 1 12.5 bm25\n")
-    ...     look(file)
+    ...     detect_format(file)
     'run'
     """
     path = Path(path)

@@ -14,10 +14,10 @@ _BREAKS = re.compile(r"[\t\r\n]")
 _FLATTENED = "tabs or line breaks in {} were replaced by spaces: a line here is one record"
 
 
-class Notes:
+class LossNotes:
     """Sentences about what was changed or left out, each with its count.
 
-    >>> notes = Notes()
+    >>> notes = LossNotes()
     >>> notes.add("titles were put before the text of {}", "document")
     >>> notes.add("titles were put before the text of {}", "document")
     >>> notes.sentences()

@@ -11,10 +11,10 @@ import zstandard
 
 from tamis.collection.base import Collection, Faults
 from tamis.collection.formats import FORMATS, writable_formats
-from tamis.collection.opening import OPENERS, QUERY_READERS, TABLES, open_collection, read_queries
 from tamis.collection.querylog import query_id
-from tamis.collection.saving import write_collection, write_queries
+from tamis.collection.readers import OPENERS, QUERY_READERS, TABLES, open_collection, read_queries
 from tamis.collection.tables import Columns
+from tamis.collection.writers import write_collection, write_queries
 from tamis.errors import InputError, OutputError
 from tamis.types import Document, Qrels, Queries, Query
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, Faults
 from tamis.collection.beir import write_judged
+from tamis.collection.detection import detect_format
 from tamis.collection.formats import formats_of
 from tamis.collection.judgements import read_qrels, the_split, write_qrels
 from tamis.collection.layout import plain_name
-from tamis.collection.look import look
-from tamis.collection.notes import counted
-from tamis.collection.opening import is_id, open_collection, read_queries
+from tamis.collection.loss_notes import counted
 from tamis.collection.querylog import name_by_text
+from tamis.collection.readers import is_id, open_collection, read_queries
 from tamis.collection.runs import read_run, read_spec, write_run
-from tamis.collection.saving import write_collection, write_queries
+from tamis.collection.writers import write_collection, write_queries
 from tamis.errors import InputError
 
 
@@ -52,7 +52,7 @@ def convert_any(request: Request) -> list[str]:
     if is_id(request.source):
         return _collection(request)
     source = Path(request.source)
-    format = request.format or look(source, request.columns)
+    format = request.format or detect_format(source, request.columns)
     if format == "run":
         notes = _run(source, request, faults)
     elif format in formats_of("qrels"):
@@ -89,7 +89,7 @@ def _judged(source: Path, request: Request, name: str, faults: Faults) -> list[s
     _require(request.to or "beir", ("beir",), "judgements with their queries")
     qrels, known = read_qrels(source, faults), read_queries(name, faults=faults)
     judged = [query for query in known if query.id in qrels.queries]
-    if not judged and not is_id(name) and look(name) == "querylog":
+    if not judged and not is_id(name) and detect_format(name) == "querylog":
         qrels, judged = name_by_text(qrels, Path(name))
     missing = [query for query in qrels.queries if query not in known]
     if missing:

@@ -9,8 +9,8 @@ from tamis.collection import tables
 from tamis.collection.base import Collection
 from tamis.collection.beir import write_beir
 from tamis.collection.formats import writable_formats
+from tamis.collection.loss_notes import LossNotes
 from tamis.collection.msmarco import write_msmarco
-from tamis.collection.notes import Notes
 from tamis.collection.querylog import write_querylog
 from tamis.collection.trec_folder import write_trec
 from tamis.collection.trec_topics import write_topics, write_topics_xml
@@ -18,12 +18,12 @@ from tamis.errors import InputError
 from tamis.types import Queries
 
 TABLES = ("jsonl", "csv", "tsv", "parquet")
-FOLDERS: Mapping[str, Callable[[Collection, Path, Notes, bool], None]] = {
+FOLDERS: Mapping[str, Callable[[Collection, Path, LossNotes, bool], None]] = {
     "beir": write_beir,
     "msmarco": write_msmarco,
     "trectext": write_trec,
 }
-QUERY_WRITERS: Mapping[str, Callable[[Queries, Path, Notes, bool], None]] = {
+QUERY_WRITERS: Mapping[str, Callable[[Queries, Path, LossNotes, bool], None]] = {
     "topics": write_topics,
     "topics-xml": write_topics_xml,
     "querylog": write_querylog,
@@ -40,7 +40,7 @@ def write_collection(
     `jsonl csv tsv parquet` are files of documents alone, packed where the name says .gz or .zst.
     What exists is replaced only with `force`. Documents are streamed.
     """
-    path, notes = Path(path), Notes()
+    path, notes = Path(path), LossNotes()
     if format in ("collection", "store"):
         from tamis.collection.store import write_store
 
@@ -63,7 +63,7 @@ def _refuse_odd_splits(collection: Collection) -> None:
             raise InputError(f"the split {split!r} cannot name a file", hint="rename it")
 
 
-def _note_left_out(collection: Collection, notes: Notes) -> None:
+def _note_left_out(collection: Collection, notes: LossNotes) -> None:
     left_out = "left out, for the file holds documents alone: {}"
     notes.add(left_out, "query", len(collection.queries))
     judgements = sum(len(qrels.doc) for qrels in collection.qrels.values())
@@ -74,7 +74,7 @@ def write_queries(
     queries: Queries, path: Path | str, format: str, force: bool = False
 ) -> list[str]:
     """Write queries as a table, `topics`, `topics-xml` or `querylog`; notes as for a collection."""
-    path, notes = Path(path), Notes()
+    path, notes = Path(path), LossNotes()
     if format in TABLES:
         tables.write_queries(queries, path, format, notes, force)
     elif format in QUERY_WRITERS:
