@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from tamis.collection.detection import detect_format
-from tamis.collection.formats import FORMATS
+from tamis.collection.format_registry import FORMATS
 from tamis.collection.judgements import write_qrels
 from tamis.collection.runs import write_run
 from tamis.collection.tables import Columns

@@ -132,8 +132,8 @@ def evaluate(
 
 def _refuse_swapped(qrels: str, runs: list[str]) -> None:
     """Refuse a run in place of the judgements, where the judgements are in place of a run."""
-    judgements = [name for name in runs if _format(name) in ("qrels", "beir-qrels", "judged")]
-    if judgements and _format(qrels) == "run":
+    judgements = [name for name in runs if "qrels" in _contents(name)]
+    if judgements and "run" in _contents(qrels):
         others = [name for name in runs if name != judgements[0]]
         raise InputError(
             f"{qrels} is a run, and {judgements[0]} holds judgements",
@@ -141,16 +141,12 @@ def _refuse_swapped(qrels: str, runs: list[str]) -> None:
         )
 
 
-def _format(name: str) -> str:
-    """The format of a file or folder; nothing where there is none, or where it cannot be told."""
-    from tamis.collection.detection import detect_format
+def _contents(name: str) -> tuple[str, ...]:
+    """What a file or folder holds; nothing where there is none, or where it cannot be told."""
+    from tamis.collection.detection import detect_if_possible
+    from tamis.collection.formats import contents_of
 
-    if not Path(name).exists():
-        return ""
-    try:
-        return detect_format(name)
-    except InputError:
-        return ""
+    return contents_of(detect_if_possible(name))
 
 
 def _runs(paths: list[str], faults: Faults) -> dict[str, Run]:

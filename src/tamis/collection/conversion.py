@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, Faults
-from tamis.collection.beir import write_judged
+from tamis.collection.beir import BEIR, write_judged
 from tamis.collection.detection import detect_format
-from tamis.collection.formats import formats_of
+from tamis.collection.formats import all_formats, contents_of, find_writer, target_format
+from tamis.collection.jsonl import JSONL
 from tamis.collection.judgements import read_qrels, the_split, write_qrels
 from tamis.collection.layout import plain_name
 from tamis.collection.loss_notes import counted
-from tamis.collection.querylog import name_by_text
+from tamis.collection.querylog import QUERYLOG, name_by_text
 from tamis.collection.readers import is_id, open_collection, read_queries
 from tamis.collection.runs import read_run, read_spec, write_run
+from tamis.collection.store import COLLECTION
 from tamis.collection.writers import write_collection, write_queries
 from tamis.errors import InputError
+from tamis.types import Queries
 
 
 @dataclass(frozen=True)
@@ -48,53 +51,56 @@ def convert_any(request: Request) -> list[str]:
     ...     read_queries(Path(folder) / "topics").texts
     ('drum sieve',)
     """
-    faults = Faults(skip=request.skip)
     if is_id(request.source):
         return _collection(request)
-    source = Path(request.source)
+    source, faults = Path(request.source), Faults(skip=request.skip)
     format = request.format or detect_format(source, request.columns)
-    if format == "run":
+    contents = contents_of(format)
+    if "run" in contents:
         notes = _run(source, request, faults)
-    elif format in formats_of("qrels"):
+    elif "qrels" in contents:
         notes = _qrels(source, request, faults)
-    elif request.only_queries or format in ("topics", "topics-xml", "querylog"):
+    elif request.only_queries or contents == ("queries",):
         queries = read_queries(source, request.format, columns=request.columns, faults=faults)
-        to = request.to or _ending(request.target) or "jsonl"
-        notes = write_queries(queries, request.target, to, request.force)
-    elif request.to in ("indexed",):
-        notes = _reranking(source, format, request)
+        notes = _write_queries(queries, request)
+    elif convert := _conversion_of_one_format(source, format, request.to):
+        notes = convert(source, request.target, request.force)
     else:
         return _collection(request)
     return [*notes, *_skipped(faults)]
 
 
 def _run(source: Path, request: Request, faults: Faults) -> list[str]:
-    to = request.to or ("parquet" if request.target.suffix == ".parquet" else "trec")
-    _require(to, ("trec", "parquet"), "a run")
-    read, spec = read_run(source, faults), read_spec(source)
-    return write_run(read, request.target, format=to, force=request.force, spec=spec)
+    if request.to:  # refused before all of the run is read
+        find_writer(request.to, lambda format: format.write_run, "a run")
+    run, spec = read_run(source, faults), read_spec(source)
+    to, force = request.to or "", request.force
+    return write_run(run, request.target, format=to, force=force, spec=spec)
 
 
 def _qrels(source: Path, request: Request, faults: Faults) -> list[str]:
     if request.queries is not None:
         return _judged(source, request, request.queries, faults)
-    to = request.to or ("parquet" if request.target.suffix == ".parquet" else "trec")
-    _require(to, ("trec", "beir", "parquet"), "judgements")
-    write_qrels(read_qrels(source, faults), request.target, format=to, force=request.force)
+    qrels = read_qrels(source, faults)
+    write_qrels(qrels, request.target, format=request.to or "", force=request.force)
     return []
 
 
-def _judged(source: Path, request: Request, name: str, faults: Faults) -> list[str]:
+def _judged(source: Path, request: Request, log: str, faults: Faults) -> list[str]:
     """Judgements with their queries, as a folder; those of a log's lines are named anew."""
-    _require(request.to or "beir", ("beir",), "judgements with their queries")
-    qrels, known = read_qrels(source, faults), read_queries(name, faults=faults)
-    judged = [query for query in known if query.id in qrels.queries]
-    if not judged and not is_id(name) and detect_format(name) == "querylog":
-        qrels, judged = name_by_text(qrels, Path(name))
-    missing = [query for query in qrels.queries if query not in known]
+    if request.to not in (None, BEIR.name):
+        raise InputError(
+            f"cannot write judgements with their queries as {request.to!r}",
+            hint=f"formats: {BEIR.name}",
+        )
+    qrels, queries = read_qrels(source, faults), read_queries(log, faults=faults)
+    judged = [query for query in queries if query.id in qrels.queries]
+    if not judged and not is_id(log) and detect_format(log) == QUERYLOG.name:
+        qrels, judged = name_by_text(qrels, Path(log))
+    missing = [query for query in qrels.queries if query not in queries]
     if missing:
         raise InputError(
-            f"{name} has no query {missing[0]!r}, which {source} judges ({len(missing):,} such)",
+            f"{log} has no query {missing[0]!r}, which {source} judges ({len(missing):,} such)",
             hint="give the queries that were judged",
         )
     split = the_split(source)[0] if source.is_dir() else Path(plain_name(source)).stem
@@ -102,20 +108,19 @@ def _judged(source: Path, request: Request, name: str, faults: Faults) -> list[s
     return []
 
 
-def _reranking(source: Path, format: str, request: Request) -> list[str]:
-    """The re-ranking table as sorted Parquet with continuous query and passage numbers."""
-    from tamis.collection.reranking import reranking_to_parquet
-
-    if format != "reranking":
-        raise InputError(
-            f"{source} is {format}, not a table of qid, pid, query, passage and relevancy",
-            hint="only such a table can be written as 'indexed'",
-        )
-    return reranking_to_parquet(source, request.target, request.force)
-
-
-ENDINGS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
-"""What the name of an output asks for, unless a format is given."""
+def _conversion_of_one_format(
+    source: Path, name: str, to: str | None
+) -> Callable[[Path, Path, bool], list[str]] | None:
+    """What turns a file into a target that one format alone can become, if it is such a target."""
+    for format in all_formats().values():
+        if to and to in format.conversions:
+            if format.name != name:
+                raise InputError(
+                    f"{source} is {name}, not a {format.description}",
+                    hint=f"only {format.name} can be written as {to!r}",
+                )
+            return format.conversions[to]
+    return None
 
 
 def open_requested(request: Request) -> Collection:
@@ -130,24 +135,21 @@ def open_requested(request: Request) -> Collection:
     )
 
 
-def _ending(target: Path) -> str | None:
-    return ENDINGS.get(Path(target.name.removesuffix(".gz").removesuffix(".zst")).suffix)
-
-
 def _collection(request: Request) -> list[str]:
     collection = open_requested(request)
     if request.only_queries:
-        to = request.to or _ending(request.target) or "jsonl"
-        notes = write_queries(collection.queries, request.target, to, request.force)
+        notes = _write_queries(collection.queries, request)
     else:
-        to = request.to or _ending(request.target) or "collection"
+        to = request.to or target_format(
+            request.target, lambda format: format.write_collection, COLLECTION
+        )
         notes = write_collection(collection, request.target, to, request.force)
     return [*notes, *_skipped(collection.faults)]
 
 
-def _require(to: str, known: tuple[str, ...], what: str) -> None:
-    if to not in known:
-        raise InputError(f"cannot write {what} as {to!r}", hint=f"formats: {', '.join(known)}")
+def _write_queries(queries: Queries, request: Request) -> list[str]:
+    to = request.to or target_format(request.target, lambda format: format.write_queries, JSONL)
+    return write_queries(queries, request.target, to, request.force)
 
 
 def _skipped(faults: Faults) -> list[str]:

@@ -1,48 +1,33 @@
 """What a file or folder is, found by looking inside; names and suffixes of files say nothing.
 
-The layouts of known folders (BEIR, MS MARCO, tamis's own) are known by the files in them.
+What tamis wrote says what it is: a folder in its manifest, a Parquet file in its metadata. Of all
+else the formats are asked one after the other.
 """
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-
-import orjson
+from typing import TypeVar
 
 from tamis import manifest
-from tamis.collection._records import Columns, holds_documents, holds_queries
-from tamis.collection.arrow_files import read_metadata
-from tamis.collection.beir import is_beir, is_judged
-from tamis.collection.layout import files_in
-from tamis.collection.lines import BOM, open_bytes
-from tamis.collection.msmarco import is_msmarco
+from tamis.collection._records import Columns, holds_records
+from tamis.collection.arrow_files import PARQUET_MAGIC, read_metadata
+from tamis.collection.base import Faults
+from tamis.collection.delimited import SAVE_WITH_COMMAS_OR_TABS
+from tamis.collection.formats import Format, all_formats
+from tamis.collection.samples import FileHead, FolderSample, read_head
 from tamis.durable import folder_exists
 from tamis.errors import InputError, UnknownFormatError
 
-HEAD = 1 << 18
-LINES = 200
-FILES = 20
-"""How many bytes of a file, how many lines of those, and how many files of a folder are seen."""
-OTHER_PACKINGS = {
-    b"\x1f\x9d": "compress (.Z)",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"PK\x03\x04": "zip",
-    b"7z\xbc\xaf": "7z",
-}
-LOOKED_FOR = (
-    "looked for Parquet, Arrow, JSONL, TREC documents, topics, runs and qrels, CSV and TSV with "
-    "a header, a table of id and text, and plain text"
-)
-QUERY_IDS, PASSAGE_IDS = {"qid", "query_id", "query-id"}, {"pid", "docid", "doc_id", "passage_id"}
+SHOWN_CHARACTERS = 60
+OTHER_DELIMITERS = {";": "semicolons", "|": "vertical bars"}
+T = TypeVar("T")
+Reader = Callable[[Path, Faults], T]
 
 
 def detect_format(path: Path | str, columns: Columns | None = None) -> str:
-    r"""The format of a file or folder: a name in `FORMATS`, or the kind of a tamis folder.
+    r"""The format of a file or folder: a name in the registry, or the kind of a tamis folder.
 
     `columns` are names the user gave, which a header may have in place of the usual ones.
 
@@ -55,244 +40,120 @@ def detect_format(path: Path | str, columns: Columns | None = None) -> str:
     """
     path = Path(path)
     if folder_exists(path):
-        return _look_at_folder(path)
+        return _detect_folder(path)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}", hint="is the path right?")
-    return _look_at_file(path, columns or Columns())
+    return _detect_file(path, columns)
 
 
-def _look_at_folder(folder: Path) -> str:
-    note = manifest.read_manifest(folder)
-    if note is not None:
-        return str(note["kind"])
-    if is_beir(folder):
-        return "beir"
-    if is_judged(folder):
-        return "judged"
-    if is_msmarco(folder):
-        return "msmarco"
-    files = files_in(folder)
-    formats = {_format_or_unknown(path) for path in files[:FILES]}
-    if "trectext" in formats:
-        return "trectext"
-    if any(is_file_kind(path) for path in files):
-        return "files"
-    raise UnknownFormatError(
-        f"cannot tell what the folder {folder} holds",
-        hint=_hint_for(formats),
-    )
-
-
-def is_file_kind(path: Path) -> bool:
-    """Whether `files` reads a file of this kind: text, Markdown, HTML and so on."""
-    from tamis.collection.filetexts import KINDS
-
-    return path.suffix.lower() in KINDS
-
-
-def _hint_for(formats: set[str]) -> str:
-    for name in ("jsonl", "parquet", "arrow", "csv", "tsv"):
-        if name in formats:
-            return (
-                f"if every file in it holds documents, say so: --format {name}; looked for "
-                "tamis.json, BEIR, MS MARCO and TREC files, and text, Markdown, HTML or PDF"
-            )
-    return (
-        "looked for tamis.json, corpus.jsonl (BEIR), collection.tsv or msmarco-docs.tsv "
-        "(MS MARCO), TREC documents, and text, Markdown, HTML or PDF files"
-    )
-
-
-def _format_or_unknown(path: Path) -> str:
+def detect_if_possible(path: Path | str) -> str:
+    """The format of a file or folder; empty where there is none, or where it cannot be told."""
     try:
-        return _look_at_file(path, Columns())
+        return detect_format(path)
     except InputError:
-        return "unknown"
+        return ""
 
 
-@dataclass(frozen=True)
-class _Head:
-    """The first lines of a file; whether they are all of it."""
-
-    path: Path
-    lines: list[str]
-    whole: bool
-
-    @property
-    def first(self) -> str:
-        return self.lines[0]
-
-
-def _look_at_file(path: Path, columns: Columns) -> str:
-    with open_bytes(path) as stream:
-        raw = stream.read(HEAD)
-    if raw[:4] == b"PAR1":
-        return read_metadata(path).get(b"tamis", b"parquet").decode("utf-8", "replace")
-    if raw[:6] == b"ARROW1" or raw[:4] == b"\xff\xff\xff\xff":
-        return "arrow"
-    if raw[:5] == b"%PDF-":
-        return "files"
-    _refuse_unreadable(path, raw)
-    text = raw.removeprefix(BOM).decode("utf-8", "replace")
-    lines = text.split("\n")
-    whole = len(raw) < HEAD
-    if len(lines) > 1 and not whole:
-        del lines[-1]
-    lines = [line.removesuffix("\r") for line in lines if line.strip()]
-    if not lines:
-        raise UnknownFormatError(f"{path} is empty", hint="is it the right file?")
-    return _look_at_text(_Head(path, lines[:LINES], whole and len(lines) <= LINES), columns)
+def find_reader(
+    path: Path, reader_of: Callable[[Format], Reader[T] | None], default: Reader[T]
+) -> Reader[T]:
+    """What reads a file, of all formats that read such a thing; the default reports its faults."""
+    head = read_head(path)
+    for format in all_formats().values():
+        reader = reader_of(format)
+        if reader is not None and format.detect and format.detect(head):
+            return reader
+    return default
 
 
-def _refuse_unreadable(path: Path, raw: bytes) -> None:
-    for magic, name in OTHER_PACKINGS.items():
-        if raw.startswith(magic):
-            raise UnknownFormatError(
-                f"{path} is packed with {name}", hint="unpack it, or pack it with gzip or zstd"
-            )
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise UnknownFormatError(f"{path} is UTF-16", hint="save the file as UTF-8")
+def _detect_folder(path: Path) -> str:
+    facts = manifest.read_manifest(path)
+    if facts is not None:
+        return str(facts["kind"])
+    folder = FolderSample(path, detect_if_possible)
+    for format in all_formats().values():
+        if format.detect_folder and format.detect_folder(folder):
+            return format.name
+    raise UnknownFormatError(f"cannot tell what the folder {path} holds", hint=_folder_hint(folder))
 
 
-def _look_at_text(head: _Head, columns: Columns) -> str:
-    start = head.first.lstrip()
-    if start[0] in "{[":
-        return _look_at_json(head)
-    if re.match(r"<[A-Za-z!?]", start):
-        return _look_at_markup(head)
-    if re.match(r"#{1,6} \S", start):  # a Markdown heading
-        return "files"
-    format = _look_at_header(head.first, columns)
-    if format is None:
-        _refuse_other_delimiters(head, columns)
-    return format or _look_at_rows(head) or _plain_text(head)
+def _folder_hint(folder: FolderSample) -> str:
+    formats = all_formats().values()
+    known = [format.description for format in formats if format.detect_folder]
+    looked_for = f"looked for tamis.json; {'; '.join(known)}"
+    for format in formats:
+        if format.opens_folder_of_files and format.name in folder.formats:
+            say_so = f"if every file in it holds documents, say so: --format {format.name}"
+            return f"{say_so}; {looked_for}"
+    return looked_for
 
 
-def _look_at_json(head: _Head) -> str:
-    cut_off = len(head.lines) == 1 and not head.whole
-    followed = len(head.lines) > 1 and head.lines[1].lstrip()[0] == "{"
-    if head.first.lstrip()[0] == "{" and (_is_object(head.first) or followed or cut_off):
-        return "jsonl"
-    raise UnknownFormatError(
-        f"{head.path} is JSON, but not one object a line",
-        hint='write a line {"id": …, "text": …} a record, for example with: jq -c ".[]"',
-    )
+def _detect_file(path: Path, columns: Columns | None) -> str:
+    head = read_head(path, columns)
+    if head.raw.startswith(PARQUET_MAGIC) and (kind := read_metadata(path).get(b"tamis")):
+        return kind.decode("utf-8", "replace")
+    if head.is_markup and (format_of_tag := _format_of_first_tag(head)):
+        return format_of_tag.name
+    for format in all_formats().values():
+        if format.detect and format.detect(head):
+            return format.name
+    raise explain(head) or UnknownFormatError(f"{path} is of an unknown format", hint=_looked_for())
 
 
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        return False
-
-
-MARKUP = {
-    "trectext": re.compile(r"<DOC(\s[^<>]*)?>", re.IGNORECASE),
-    "topics": re.compile(r"<top>", re.IGNORECASE),
-    "topics-xml": re.compile(r"<topics?[\s>]", re.IGNORECASE),
-    "files": re.compile(r"<(!doctype\s+html|html)[\s>]", re.IGNORECASE),
-}
-
-
-def _look_at_markup(head: _Head) -> str:
-    """The format whose tag comes first."""
+def _format_of_first_tag(head: FileHead) -> Format | None:
     text = "\n".join(head.lines)
-    tags = [(tag.search(text), name) for name, tag in MARKUP.items()]
-    found = [(tag.start(), name) for tag, name in tags if tag]
-    if found:
-        return min(found)[1]
-    raise UnknownFormatError(
-        f"{head.path} has markup of an unknown kind, which begins with: {head.first[:60]!r}",
-        hint="looked for <DOC>, <top>, <topic> and <html>",
-    )
+    tags = [
+        (tag.start(), format)
+        for format in all_formats().values()
+        if format.markup and (tag := format.markup.search(text))
+    ]
+    return min(tags, key=lambda tag: tag[0])[1] if tags else None
 
 
-def _look_at_header(line: str, columns: Columns) -> str | None:
-    names = line.split("\t")
-    if names[:3] == ["query-id", "corpus-id", "score"]:
-        return "beir-qrels"
-    lower = [name.strip().lower() for name in names]
-    if len(names) == 5 and lower[0] in QUERY_IDS and lower[1] in PASSAGE_IDS:
-        return "reranking"
-    for format, cells in [("tsv", _cells(line, "\t")), ("csv", _cells(line, ","))]:
-        if holds_documents(cells, columns) or holds_queries(cells, columns):
-            return format
-    return None
+def _looked_for() -> str:
+    return f"looked for {', '.join(all_formats())}"
 
 
-def _refuse_other_delimiters(head: _Head, columns: Columns) -> None:
-    """Refuse a table with a good header whose columns are separated by something else."""
-    for delimiter, name in ((";", "semicolons"), ("|", "vertical bars")):
-        cells = [cell.strip() for cell in _cells(head.first, delimiter)]
-        if holds_documents(cells, columns) or holds_queries(cells, columns):
-            raise UnknownFormatError(
-                f"{head.path} is a table with {name} between its columns: {head.first[:60]!r}",
-                hint="save it with commas (CSV) or tabs (TSV) between the columns",
-            )
+def explain(head: FileHead) -> UnknownFormatError | None:
+    """Why a file that is of no format with marks of its own is not plain text either."""
+    problem_and_hint = _unreadable(head) or _of_unknown_kind(head) or _unknown_table(head)
+    if problem_and_hint is None:
+        return None
+    problem, hint = problem_and_hint
+    return UnknownFormatError(f"{head.path} {problem}", hint=hint)
 
 
-def _cells(line: str, delimiter: str) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
-    except csv.Error:
-        return []
+def _unreadable(head: FileHead) -> tuple[str, str] | None:
+    if head.packing:
+        return f"is packed with {head.packing}", "unpack it, or pack it with gzip or zstd"
+    if head.is_utf_16:
+        return "is UTF-16", "save the file as UTF-8"
+    return None if head.lines else ("is empty", "is it the right file?")
 
 
-def _look_at_rows(head: _Head) -> str | None:
-    rows = [line.split() for line in head.lines]
-    if _mostly(map(_is_run_row, rows)):
-        return "run"
-    if _mostly(map(_is_qrels_row, rows)):
-        return "qrels"
-    cells = [line.split("\t") for line in head.lines]
-    if _mostly(len(row) == 2 and row[0] and " " not in row[0] for row in cells):
-        return "id-text"
-    if _mostly(len(row) == 4 and row[0] and row[1].startswith("http") for row in cells):
-        return "msmarco-docs"
-    if _mostly(len(row) == 5 and row[0] and row[1] and _is_number(row[4]) for row in cells):
-        return "reranking"
-    return None
-
-
-def _mostly(fits: Iterable[object]) -> bool:
-    """Whether at least half of the lines fit: a bad line is for the reader to report."""
-    each = [bool(fit) for fit in fits]
-    return 2 * sum(each) >= len(each)
-
-
-def _is_run_row(row: list[str]) -> bool:
-    return len(row) == 6 and row[1] == "Q0" and _is_whole(row[3]) and _is_number(row[4])
-
-
-def _is_qrels_row(row: list[str]) -> bool:
-    return len(row) == 4 and (row[1] == "Q0" or _is_whole(row[1])) and _is_whole(row[3])
-
-
-def _is_whole(string: str) -> bool:
-    return re.fullmatch(r"[+-]?\d+", string) is not None
-
-
-def _is_number(string: str) -> bool:
-    try:
-        float(string)
-    except ValueError:
-        return False
-    return True
-
-
-def _plain_text(head: _Head) -> str:
-    """Lines without tabs are plain text; a table that is none of ours is not."""
+def _of_unknown_kind(head: FileHead) -> tuple[str, str] | None:
+    if head.is_json:
+        hint = 'write a line {"id": …, "text": …} a record, for example with: jq -c ".[]"'
+        return "is JSON, but not one object a line", hint
+    start = f"which begins with: {head.first[:SHOWN_CHARACTERS]!r}"
+    if head.is_markup:
+        return f"has markup of an unknown kind, {start}", _looked_for()
     if any("\0" in line for line in head.lines):
-        raise UnknownFormatError(f"{head.path} is not text, nor anything known", hint=LOOKED_FOR)
+        return "is not text, nor anything known", _looked_for()
+    return None
+
+
+def _unknown_table(head: FileHead) -> tuple[str, str] | None:
+    start = repr(head.first[:SHOWN_CHARACTERS])
+    for delimiter, name in OTHER_DELIMITERS.items():
+        if holds_records([cell.strip() for cell in head.cells(delimiter)], head.columns):
+            problem = f"is a table with {name} between its columns: {start}"
+            return problem, SAVE_WITH_COMMAS_OR_TABS
     if any("\t" in line for line in head.lines):
-        raise UnknownFormatError(
-            f"{head.path} is a table of an unknown kind, which begins with: {head.first[:60]!r}",
-            hint="name its columns with --id and --text, or say what it is with --format",
-        )
+        hint = "name its columns with --id and --text, or say what it is with --format"
+        return f"is a table of an unknown kind, which begins with: {start}", hint
     commas = {line.count(",") for line in head.lines}
     if len(head.lines) > 2 and len(commas) == 1 and commas.pop() > 1:
-        raise UnknownFormatError(
-            f"{head.path} looks like a table with unusual column names: {head.first[:60]!r}",
-            hint="name them with --id and --text, or say --format querylog",
-        )
-    return "querylog"
+        hint = "name them with --id and --text, or say --format querylog"
+        return f"looks like a table with unusual column names: {start}", hint
+    return None

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-from tamis.collection import msmarco, tables, trec_topics
 from tamis.collection._records import Columns
-from tamis.collection.base import Collection, Faults, OnError, Reference, Streamed
-from tamis.collection.beir import open_beir, open_judged
-from tamis.collection.checks import Checks, FaultsOnce, checked_queries
+from tamis.collection.base import Collection, Faults, OnError, Reference
+from tamis.collection.checks import FaultsOnce, checked_queries
 from tamis.collection.detection import detect_format
-from tamis.collection.formats import FORMATS, formats_of
+from tamis.collection.formats import Format, all_formats, formats_of
 from tamis.collection.judgements import read_qrels
-from tamis.collection.layout import files_in
-from tamis.collection.querylog import read_querylog, refuse_line_numbers
-from tamis.collection.trec_folder import open_trec
+from tamis.collection.querylog import refuse_line_numbers
 from tamis.durable import folder_exists
 from tamis.errors import InputError
 from tamis.text.near import is_same_query
-from tamis.types import Document, Qrels, Queries, Query
+from tamis.types import Qrels, Queries
 
 PYDOCS, IR_DATASETS = "tamis:pydocs", "ir_datasets:"
-TABLES = ("jsonl", "csv", "tsv", "parquet", "arrow")
 
 
 def open_collection(
@@ -37,7 +31,7 @@ def open_collection(
 ) -> Collection:
     """A collection from a file, a folder, `tamis:pydocs` or `ir_datasets:ID`.
 
-    The format is found by looking inside unless it is given. `queries` and `qrels` (a file a
+    The format is detected by looking inside unless it is named. `queries` and `qrels` (a file a
     split) stand in for what the collection has of its own; a folder of judgements brings its
     queries along. Documents are read, and checked, each time they are gone through; with
     `on_error="skip"` bad lines are counted in `.faults` instead of raised, each once. A document
@@ -52,7 +46,7 @@ def open_collection(
     """
     faults = FaultsOnce(skip=on_error == "skip")
     columns = columns or Columns()
-    collection = _open(path_or_id, _Request(format, columns, faults))
+    collection = _open(path_or_id, format, columns, faults)
     collection.reference = Reference(str(path_or_id), is_id(path_or_id), format, columns, on_error)
     return with_files(collection, queries, qrels)
 
@@ -73,15 +67,7 @@ def with_files(
 def _with_queries(collection: Collection, path: str | Path) -> Collection:
     if not is_id(path):
         _existing(path)
-    return Collection(
-        collection.name,
-        collection.format,
-        collection.documents,
-        lambda: read_queries(path, faults=collection.faults),
-        lambda: collection.qrels,
-        collection.faults,
-        collection.reference,
-    )
+    return collection.replaced(queries=lambda: read_queries(path, faults=collection.faults))
 
 
 def _with_qrels(
@@ -100,29 +86,21 @@ def _with_qrels(
         refuse_line_numbers(collection.queries.ids, splits, paths, log)
         return splits
 
-    return Collection(
-        collection.name,
-        collection.format,
-        collection.documents,
-        queries,
-        qrels,
-        collection.faults,
-        collection.reference,
-    )
+    return collection.replaced(queries, qrels)
 
 
 def join_queries(queries: Queries, more: Queries, origin: str | Path) -> Queries:
     """All queries; one id must not stand for two texts."""
-    known = {query.id: query for query in queries}
+    by_id = {query.id: query for query in queries}
     for query in more:
-        if query.id in known and not is_same_query(known[query.id].text, query.text):
+        same_id = by_id.setdefault(query.id, query)
+        if not is_same_query(same_id.text, query.text):
             raise InputError(
-                f"query {query.id!r} of {origin} is {query.text!r}, but "
-                f"{known[query.id].text!r} in the collection",
+                f"query {query.id!r} of {origin} is {query.text!r}, but {same_id.text!r} in the "
+                "collection",
                 hint="are these judgements of this collection?",
             )
-        known.setdefault(query.id, query)
-    return Queries.of(known.values())
+    return Queries.of(by_id.values())
 
 
 def read_queries(
@@ -141,33 +119,18 @@ def read_queries(
     ...     sorted(query.text for query in read_queries(log))
     ['drum sieve', 'how do I sift flour']
     """
-    request = _Request(format, columns or Columns(), faults or Faults())
+    columns, faults = columns or Columns(), faults or Faults()
     if is_id(path_or_id) or _existing(path_or_id).is_dir():
-        return _open(path_or_id, request).queries
+        return _open(path_or_id, format, columns, faults).queries
     path = Path(path_or_id)
-    format = request.format_of(path)
-    rows = _query_rows(path, format, request)
-    if rows is not None:
-        return checked_queries(path, rows, request.faults)
-    if "collection" in FORMATS[format].holds:
-        return _open(path, request).queries
-    raise _wrong_kind(path, format, "queries")
-
-
-@dataclass(frozen=True)
-class _Request:
-    """How something is to be opened."""
-
-    format: str | None
-    columns: Columns
-    faults: Faults
-
-    def format_of(self, path: Path) -> str:
-        format = self.format or detect_format(path, self.columns)
-        if format not in FORMATS and self.format is not None:
-            known = ", ".join(FORMATS)
-            raise InputError(f"there is no format {format!r}", hint=f"formats: {known}")
-        return format
+    reader = _find_format(path, format, columns, "queries")
+    if reader.with_columns is not None:
+        reader = reader.with_columns(columns)
+    if reader.read_queries is not None:
+        return checked_queries(path, reader.read_queries(path, faults), faults)
+    if "collection" in reader.holds:
+        return _open(path, format, columns, faults).queries
+    raise _wrong_content(path, reader.name, "queries")
 
 
 def is_id(path_or_id: str | Path) -> bool:
@@ -185,23 +148,51 @@ def _existing(path: str | Path) -> Path:
     return path
 
 
-def _open(path_or_id: str | Path, request: _Request) -> Collection:
+def _open(
+    path_or_id: str | Path, format_name: str | None, columns: Columns, faults: Faults
+) -> Collection:
     if is_id(path_or_id):
-        return _open_id(str(path_or_id), request.faults)
+        return _open_id(str(path_or_id), faults)
     path = _existing(path_or_id)
-    format = request.format_of(path)
-    if format in TABLES:
-        return _open_table(path, format, request)
-    if format == "beir":
-        return open_beir(path, request.faults, request.columns)
-    if request.columns != Columns():
+    format = _find_format(path, format_name, columns, "a collection")
+    if columns != Columns():
+        format = _name_columns(path, format, columns)
+    if format.open_collection is None:
+        raise _wrong_content(path, format.name, "a collection")
+    return format.open_collection(path, faults)
+
+
+def _find_format(path: Path, name: str | None, columns: Columns, content: str) -> Format:
+    """The format of this name, or the one that a path is of."""
+    formats = all_formats()
+    if name is not None and name not in formats:
+        raise InputError(f"there is no format {name!r}", hint=f"formats: {', '.join(formats)}")
+    name = name or detect_format(path, columns)
+    if name not in formats:
+        raise _wrong_content(path, name, content)
+    return formats[name]
+
+
+def _name_columns(path: Path, format: Format, columns: Columns) -> Format:
+    if format.with_columns is None:
+        with_columns = [name for name, other in all_formats().items() if other.with_columns]
         raise InputError(
-            f"{path} has no columns to name: it is {format}",
-            hint=f"columns are named in {', '.join(TABLES)} and beir",
+            f"{path} has no columns to name: it is {format.name}",
+            hint=f"columns are named in {', '.join(with_columns)}",
         )
-    if format in OPENERS:
-        return OPENERS[format](path, request.faults)
-    raise _wrong_kind(path, format, "a collection")
+    return format.with_columns(columns)
+
+
+def _wrong_content(path: Path, name: str, content: str) -> InputError:
+    format = all_formats().get(name)
+    description = format.description if format else f"a tamis {name}"
+    readable = (
+        formats_of("queries") if content == "queries" else formats_of("collection", "documents")
+    )
+    return InputError(
+        f"{path} is not {content}: it is {name}, {description}",
+        hint=f"formats for {content}: {', '.join(readable)}",
+    )
 
 
 def _open_id(name: str, faults: Faults) -> Collection:
@@ -214,85 +205,3 @@ def _open_id(name: str, faults: Faults) -> Collection:
 
         return open_irdatasets(name.removeprefix(IR_DATASETS), faults)
     raise InputError(f"there is no collection {name}", hint=f"tamis brings one: {PYDOCS}")
-
-
-def _wrong_kind(path: Path, format: str, wanted: str) -> InputError:
-    found = FORMATS[format].description if format in FORMATS else f"a tamis {format}"
-    kinds = ("queries",) if wanted == "queries" else ("collection", "documents")
-    return InputError(
-        f"{path} is not {wanted}: it is {format}, {found}",
-        hint=f"formats for {wanted}: {', '.join(formats_of(*kinds))}",
-    )
-
-
-def _open_table(path: Path, format: str, request: _Request) -> Collection:
-    paths = files_in(path) if path.is_dir() else [path]
-    columns, faults = request.columns, request.faults
-
-    def documents() -> Iterator[Document]:
-        checks = Checks(faults)
-        for file in paths:
-            rows = tables.read_documents(file, format, columns, faults)
-            yield from checks.documents(file, rows)
-
-    return Collection(path.resolve().name, format, Streamed(documents), faults=faults)
-
-
-def _open_id_text(path: Path, faults: Faults) -> Collection:
-    def documents() -> Iterator[Document]:
-        return Checks(faults).documents(path, msmarco.read_passages(path, faults))
-
-    return Collection(path.resolve().name, "id-text", Streamed(documents), faults=faults)
-
-
-def _open_long_documents(path: Path, faults: Faults) -> Collection:
-    def documents() -> Iterator[Document]:
-        return Checks(faults).documents(path, msmarco.read_long_documents(path, faults))
-
-    return Collection(path.resolve().name, "msmarco-docs", Streamed(documents), faults=faults)
-
-
-def _open_store(path: Path, faults: Faults) -> Collection:
-    from tamis.collection.store import open_store
-
-    return open_store(path)
-
-
-def _open_files(path: Path, faults: Faults) -> Collection:
-    from tamis.collection.files import open_files
-
-    return open_files(path, faults)
-
-
-def _open_reranking(path: Path, faults: Faults) -> Collection:
-    from tamis.collection.reranking import open_reranking
-
-    return open_reranking(path, faults)
-
-
-OPENERS: Mapping[str, Callable[[Path, Faults], Collection]] = {
-    "msmarco": msmarco.open_msmarco,
-    "trectext": open_trec,
-    "collection": _open_store,
-    "judged": open_judged,
-    "files": _open_files,
-    "reranking": _open_reranking,
-    "id-text": _open_id_text,
-    "msmarco-docs": _open_long_documents,
-}
-"""What opens a collection of each format without columns to name."""
-
-QUERY_READERS: Mapping[str, Callable[[Path, Faults], Iterator[tuple[int, Query]]]] = {
-    "id-text": msmarco.read_queries,
-    "topics": trec_topics.read_topics,
-    "topics-xml": trec_topics.read_topics_xml,
-    "querylog": read_querylog,
-}
-"""What reads the queries of a file of each format without columns to name."""
-
-
-def _query_rows(path: Path, format: str, request: _Request) -> Iterator[tuple[int, Query]] | None:
-    if format in TABLES:
-        return tables.read_queries(path, format, request.columns, request.faults)
-    reader = QUERY_READERS.get(format)
-    return None if reader is None else reader(path, request.faults)

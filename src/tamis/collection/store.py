@@ -27,8 +27,10 @@ from numpy.typing import NDArray
 
 from tamis import durable, manifest
 from tamis.collection.arrow_files import read_parquet, write_parquet
-from tamis.collection.base import Collection
+from tamis.collection.base import Collection, Faults
+from tamis.collection.formats import Format
 from tamis.collection.judgements import read_qrels, write_qrels
+from tamis.collection.loss_notes import LossNotes
 from tamis.errors import DamagedError, InputError
 from tamis.types import Document, Ids, Qrels, Queries
 from tamis.types._interning import Interner
@@ -361,12 +363,13 @@ class DocumentStore:
             np.searchsorted(self._rows, rows, "right") - 1, return_index=True
         )
         bounds = pairwise([*firsts.tolist(), len(rows)])
-        found: list[str] = []
+        in_row_order: list[str] = []
         for batch, (start, end) in zip(batches.tolist(), bounds, strict=True):
             column = self._batch(batch).column(name)
-            found.extend(column.take(pa.array(rows[start:end] - self._rows[batch])).to_pylist())
-        texts = [""] * len(found)
-        for place, text in zip(order.tolist(), found, strict=True):
+            places = pa.array(rows[start:end] - self._rows[batch])
+            in_row_order.extend(column.take(places).to_pylist())
+        texts = [""] * len(in_row_order)
+        for place, text in zip(order.tolist(), in_row_order, strict=True):
             texts[place] = text
         return texts
 
@@ -385,3 +388,21 @@ def _documents(batch: pa.RecordBatch) -> Iterator[Document]:
     columns = (column.to_pylist() for column in batch.columns)
     for doc_id, title, text, fields in zip(*columns, strict=True):
         yield Document(doc_id, text, title, dict(fields))
+
+
+def _open(path: Path, faults: Faults) -> Collection:
+    return open_store(path)
+
+
+def _write(collection: Collection, path: Path, notes: LossNotes, force: bool) -> None:
+    write_store(collection, path, force)
+
+
+COLLECTION = Format(
+    name=KIND,
+    aliases=("store",),
+    description="folder that tamis wrote, which opens at once",
+    holds=("collection",),
+    open_collection=_open,
+    write_collection=_write,
+)

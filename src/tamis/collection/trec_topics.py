@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape as xml_escape
 from xml.sax.saxutils import quoteattr
 
 from tamis.collection.base import Faults
+from tamis.collection.formats import Format
 from tamis.collection.lines import open_bytes, writing
 from tamis.collection.loss_notes import LossNotes
 from tamis.collection.sgml import PLAIN_NAME, SPACE, escape, stretches, without_tags
@@ -94,7 +95,7 @@ class _Topics:
 
     def __init__(self, path: Path, faults: Faults) -> None:
         self.path, self.faults = path, faults
-        self.found: list[tuple[int, Query]] = []
+        self.queries: list[tuple[int, Query]] = []
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -162,7 +163,7 @@ class _Topics:
         main = next((by_lower[name] for name in TEXTS if name in by_lower), None)
         text = "" if main is None else parts.pop(main)
         fields = {name.removeprefix("@") or "text": value for name, value in parts.items()}
-        self.found.append((self._line, Query(number, text, fields)))
+        self.queries.append((self._line, Query(number, text, fields)))
 
 
 def read_topics_xml(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
@@ -172,7 +173,7 @@ def read_topics_xml(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
     """
     topics = _Topics(path, faults)
     topics.read()
-    yield from topics.found
+    yield from topics.queries
 
 
 def write_topics_xml(
@@ -208,3 +209,21 @@ def _for_xml(value: str, notes: LossNotes) -> str:
         return value
     notes.add("control characters in {} were replaced by spaces: XML has none", "value")
     return _NOT_XML.sub(" ", value)
+
+
+TOPICS = Format(
+    name="topics",
+    description="TREC topics, <top> <num> <title> <desc> <narr>",
+    holds=("queries",),
+    markup=re.compile(r"<top>", re.IGNORECASE),
+    read_queries=read_topics,
+    write_queries=write_topics,
+)
+TOPICS_XML = Format(
+    name="topics-xml",
+    description="TREC topics in XML",
+    holds=("queries",),
+    markup=re.compile(r"<topics?[\s>]", re.IGNORECASE),
+    read_queries=read_topics_xml,
+    write_queries=write_topics_xml,
+)
