@@ -79,8 +79,8 @@ def _detect_folder(path: Path) -> str:
 
 def _folder_hint(folder: FolderSample) -> str:
     formats = all_formats().values()
-    known = [format.description for format in formats if format.detect_folder]
-    looked_for = f"looked for tamis.json; {'; '.join(known)}"
+    descriptions = [format.description for format in formats if format.detect_folder]
+    looked_for = f"looked for tamis.json; {'; '.join(descriptions)}"
     for format in formats:
         if format.opens_folder_of_files and format.name in folder.formats:
             say_so = f"if every file in it holds documents, say so: --format {format.name}"

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import orjson
 
-from tamis.collection._records import Columns, JsonText, Record
+from tamis.collection._records import JsonText, Record
 from tamis.collection.base import Faults
 from tamis.collection.lines import not_utf8, numbered_bytes, writing
-from tamis.collection.loss_notes import LossNotes
 from tamis.collection.samples import FileHead
-from tamis.collection.tables import RecordStream, table_format
+from tamis.collection.tables import table_format
 from tamis.errors import LineError
 
 
@@ -74,12 +73,10 @@ def write_jsonl(records: Iterable[Record], path: Path, force: bool = False) -> N
             file.write(orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE))
 
 
-def _read(path: Path, columns: Columns, faults: Faults) -> Iterator[tuple[int, Record]]:
-    return read_jsonl(path, faults)
-
-
-def _write(records: RecordStream, path: Path, notes: LossNotes, force: bool) -> None:
-    write_jsonl(records.read(notes), path, force)
-
-
-JSONL = table_format("jsonl", "one JSON object a line", is_jsonl, _read, _write)
+JSONL = table_format(
+    "jsonl",
+    "one JSON object a line",
+    is_jsonl,
+    read=lambda path, columns, faults: read_jsonl(path, faults),
+    write=lambda records, path, notes, force: write_jsonl(records.read(notes), path, force),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from tamis.collection.judgements import read_parquet_qrels, write_parquet_qrels
 from tamis.collection.lines import packing
 from tamis.collection.loss_notes import LossNotes
 from tamis.collection.runs import read_parquet_run, write_parquet_run
-from tamis.collection.samples import FileHead
 from tamis.collection.tables import RecordStream, check_named, table_format
 from tamis.errors import InputError
 
@@ -32,26 +32,17 @@ ARROW_MAGICS = (b"ARROW1", b"\xff\xff\xff\xff")
 """How Arrow files begin, and Arrow streams."""
 
 
-def _is_parquet(head: FileHead) -> bool:
-    return head.raw.startswith(PARQUET_MAGIC)
-
-
-def _is_arrow(head: FileHead) -> bool:
-    return head.raw.startswith(ARROW_MAGICS)
-
-
-def _read_parquet(path: Path, columns: Columns, faults: Faults) -> Iterator[tuple[int, Record]]:
-    return _rows_of(path, parquet_batches, columns)
-
-
-def _read_arrow(path: Path, columns: Columns, faults: Faults) -> Iterator[tuple[int, Record]]:
-    return _rows_of(path, arrow_batches, columns)
-
-
-def _rows_of(
-    path: Path, read_batches: Callable[[Path], Iterator[pa.RecordBatch]], columns: Columns
+def _read(
+    read_batches: Callable[[Path], Iterator[pa.RecordBatch]],
+    path: Path,
+    columns: Columns,
+    faults: Faults,
 ) -> Iterator[tuple[int, Record]]:
-    _refuse_packed(path)
+    """The rows of a file; it has no lines, so what is wrong is always raised."""
+    if packed := packing(path):
+        raise InputError(
+            f"{path} is packed with {packed}", hint="unpack it: Parquet and Arrow pack themselves"
+        )
     number = 0
     for batch in read_batches(path):
         if number == 0:
@@ -61,13 +52,6 @@ def _rows_of(
         for record in records:
             number += 1
             yield number, record
-
-
-def _refuse_packed(path: Path) -> None:
-    if packed := packing(path):
-        raise InputError(
-            f"{path} is packed with {packed}", hint="unpack it: Parquet and Arrow pack themselves"
-        )
 
 
 def _write_parquet(records: RecordStream, path: Path, notes: LossNotes, force: bool) -> None:
@@ -83,7 +67,11 @@ def _write_parquet(records: RecordStream, path: Path, notes: LossNotes, force: b
 
 PARQUET = replace(
     table_format(
-        "parquet", "Parquet with named columns", _is_parquet, _read_parquet, _write_parquet
+        "parquet",
+        "Parquet with named columns",
+        lambda head: head.raw.startswith(PARQUET_MAGIC),
+        partial(_read, parquet_batches),
+        _write_parquet,
     ),
     read_run=read_parquet_run,
     write_run=write_parquet_run,
@@ -91,5 +79,9 @@ PARQUET = replace(
     write_qrels=write_parquet_qrels,
 )
 ARROW = table_format(
-    "arrow", "Arrow file or stream with named columns", _is_arrow, _read_arrow, None
+    "arrow",
+    "Arrow file or stream with named columns",
+    lambda head: head.raw.startswith(ARROW_MAGICS),
+    partial(_read, arrow_batches),
+    None,
 )

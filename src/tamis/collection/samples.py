@@ -50,12 +50,10 @@ class FileHead:
 
     @property
     def is_utf_16(self) -> bool:
-        """Whether the file begins with a mark of UTF-16."""
         return self.raw.startswith(UTF_16_MARKS)
 
     @property
     def is_whole(self) -> bool:
-        """Whether this is all of the file."""
         return len(self.raw) < HEAD_BYTES
 
     @cached_property
@@ -75,7 +73,6 @@ class FileHead:
 
     @property
     def is_json(self) -> bool:
-        """Whether the text begins as JSON does."""
         return self.first.lstrip().startswith(("{", "["))
 
     @property
@@ -85,7 +82,6 @@ class FileHead:
 
     @property
     def is_markdown(self) -> bool:
-        """Whether the text begins with a heading of Markdown."""
         return _MARKDOWN_HEADING.match(self.first) is not None
 
     @cached_property
@@ -117,12 +113,10 @@ class FolderSample:
 
     @cached_property
     def files(self) -> list[Path]:
-        """The files anywhere in the folder."""
         return files_in(self.path)
 
     @cached_property
     def formats(self) -> set[str]:
-        """The formats of the first files."""
         return {self.detect_file(file) for file in self.files[:SAMPLED_FILES]}
 
 

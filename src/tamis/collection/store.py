@@ -27,10 +27,9 @@ from numpy.typing import NDArray
 
 from tamis import durable, manifest
 from tamis.collection.arrow_files import read_parquet, write_parquet
-from tamis.collection.base import Collection, Faults
+from tamis.collection.base import Collection
 from tamis.collection.formats import Format
 from tamis.collection.judgements import read_qrels, write_qrels
-from tamis.collection.loss_notes import LossNotes
 from tamis.errors import DamagedError, InputError
 from tamis.types import Document, Ids, Qrels, Queries
 from tamis.types._interning import Interner
@@ -59,8 +58,8 @@ _SCHEMA = pa.schema(
 # Writing
 
 
-def write_store(collection: Collection, path: Path, force: bool = False) -> list[str]:
-    """Write a collection as a folder that opens at once; what could not be kept: nothing.
+def write_store(collection: Collection, path: Path, force: bool = False) -> None:
+    """Write a collection as a folder that opens at once and keeps everything.
 
     Documents are streamed; only their ids stay in memory. Killed at any moment, `path` is what it
     was before.
@@ -83,7 +82,6 @@ def write_store(collection: Collection, path: Path, force: bool = False) -> list
         }
         manifest.write_manifest(folder, KIND, LAYOUT, **facts)
         _write_checksums(folder, [sum_ for of_file in sums.values() for sum_ in of_file])
-    return []
 
 
 def _batches(collection: Collection) -> Iterator[list[Document]]:
@@ -390,19 +388,11 @@ def _documents(batch: pa.RecordBatch) -> Iterator[Document]:
         yield Document(doc_id, text, title, dict(fields))
 
 
-def _open(path: Path, faults: Faults) -> Collection:
-    return open_store(path)
-
-
-def _write(collection: Collection, path: Path, notes: LossNotes, force: bool) -> None:
-    write_store(collection, path, force)
-
-
 COLLECTION = Format(
     name=KIND,
     aliases=("store",),
     description="folder that tamis wrote, which opens at once",
     holds=("collection",),
-    open_collection=_open,
-    write_collection=_write,
+    open_collection=lambda path, faults: open_store(path),
+    write_collection=lambda collection, path, notes, force: write_store(collection, path, force),
 )
