@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import interleaved
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.errors import require
 from tamis.scorers.alignment import Alignment, WordTable

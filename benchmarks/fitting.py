@@ -35,7 +35,7 @@ import numpy as np
 
 from tamis.collection.base import Collection
 from tamis.collection.judgements import write_qrels
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run, write_run
 from tamis.evaluation import evaluate, holm, t_test
 from tamis.fitting import job

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import interleaved
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.evaluation.agreement import tau_b
 from tamis.models.exporting import write_onnx

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scorers import Setting, in_order
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.labels import Examples
 from tamis.pipeline.library import MappingLibrary
 from tamis.training.checkpoints import History

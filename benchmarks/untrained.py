@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.fitting import MEASURE, NAMES, index_with_vectors
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.evaluation import evaluate
 from tamis.fitting.guard import Option, select
 from tamis.fitting.query_splits import passages_for, sample

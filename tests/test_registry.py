@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import tamis
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_spec, write_run
-from tamis.collection.saving import write_collection
+from tamis.collection.writers import write_collection
 from tamis.errors import InputError, TamisError, UnknownKindError
 from tamis.models import adopt, open_ranker, open_scorer
 from tamis.pipeline.cascade import Cascade, cascade

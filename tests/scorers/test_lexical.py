@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.scorers import bags
 from tamis.scorers import lexical as module
 from tamis.scorers.lexical import Lexical

@@ -32,7 +32,7 @@ from tamis.cli.sieves import is_sieve
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.collection.converting import Request
+    from tamis.collection.conversion import Request
     from tamis.collection.describe import Facts
 
 Thing = Annotated[
@@ -76,7 +76,7 @@ def info(
     Example: tamis info tamis:pydocs
     """
     from tamis.collection._records import Columns
-    from tamis.collection.converting import Request
+    from tamis.collection.conversion import Request
 
     if is_examples(thing) and format is None:
         describe_examples(thing, collection, run, queries, qrels, show, on_error, json)
@@ -84,7 +84,7 @@ def info(
     if collection or run or show:
         raise typer.BadParameter("--collection, --run and --show are for examples")
     with reading(thing) as path:
-        asked = Request(
+        request = Request(
             thing if thing != STDIO else path,
             path,
             format=format,
@@ -93,9 +93,9 @@ def info(
             qrels=by_split(qrels),
             skip=on_error == "skip",
         )
-        facts = _describe(asked, verify)
+        facts = _describe(request, verify)
         if passages is not None:
-            facts = _with_passages(facts, asked, passages)
+            facts = _with_passages(facts, request, passages)
     if json:
         show_json({**facts.facts, "warnings": list(facts.warnings)})
         return
@@ -104,44 +104,31 @@ def info(
         say(f"warning: {warning}")
 
 
-def _describe(asked: Request, verify: bool) -> Facts:
-    from tamis.collection import describe
-    from tamis.collection.base import Faults
-    from tamis.collection.converting import open_requested
-    from tamis.collection.judgements import read_qrels
-    from tamis.collection.look import look
-    from tamis.collection.opening import is_id, read_queries
-    from tamis.collection.runs import read_run, read_spec
+def _describe(request: Request, verify: bool) -> Facts:
+    from tamis.collection.describe import Facts, describe_any
+    from tamis.collection.detection import detect_format
+    from tamis.collection.readers import is_id
     from tamis.durable import folder_exists
 
-    path, faults = asked.target, Faults(skip=asked.skip)
-    if asked.format is None and is_sieve(path):
+    path = request.target
+    if request.format is None and is_sieve(path):
         if verify:
             _verify(path, "sieve")
-        return describe.Facts(described_sieve(path))
-    if asked.format is None and folder_exists(path) and (model := _described_model(path)):
+        return Facts(described_sieve(path))
+    if request.format is None and folder_exists(path) and (model := _described_model(path)):
         if verify:
             _verify(path, "model")
-        return describe.Facts(model)
-    kind = "collection" if is_id(asked.source) else asked.format or look(path, asked.columns)
+        return Facts(model)
+    kind = "collection"
+    if not is_id(request.source):
+        kind = request.format or detect_format(path, request.columns)
     if verify:
         _verify(path, kind)
     if kind == "index":
         from tamis.search.describe import describe_index
 
         return describe_index(path)
-    if kind == "run":
-        run, spec = read_run(path, faults), read_spec(path)
-        return describe.describe_run(run, spec).with_faults(faults)
-    if kind in ("qrels", "beir-qrels"):
-        return describe.describe_qrels(read_qrels(path, faults)).with_faults(faults)
-    if kind == "judged":
-        judged = open_requested(asked)
-        return describe.describe_judged(judged.queries, judged.qrels).with_faults(judged.faults)
-    if kind in ("topics", "topics-xml", "querylog"):
-        read = read_queries(path, asked.format, faults=faults)
-        return describe.describe_queries(read).with_faults(faults)
-    return describe.describe_collection(open_requested(asked))
+    return describe_any(request, kind)
 
 
 def _described_model(folder: Path) -> dict[str, str]:
@@ -151,14 +138,13 @@ def _described_model(folder: Path) -> dict[str, str]:
     return describe_folder(folder) if is_model(folder) else {}
 
 
-def _with_passages(facts: Facts, asked: Request, spec: str) -> Facts:
-    from tamis.collection.converting import open_requested
-    from tamis.collection.describe import Facts
-    from tamis.collection.passage_facts import passage_statistics
+def _with_passages(facts: Facts, request: Request, spec: str) -> Facts:
+    from tamis.collection.conversion import open_requested
+    from tamis.collection.describe import Facts, passage_statistics
     from tamis.text.passages import parse_spec
 
-    counted = passage_statistics(open_requested(asked), parse_spec(spec))
-    return Facts({**facts.facts, "passages": counted}, facts.warnings)
+    passages = passage_statistics(open_requested(request), parse_spec(spec))
+    return Facts({**facts.facts, "passages": passages}, facts.warnings)
 
 
 def _verify(path: Path, kind: str) -> None:
@@ -193,10 +179,8 @@ def convert(
         str | None,
         typer.Option(
             "--to",
-            help="Format to write. Collections: collection (default), beir, msmarco, trectext, "
-            "jsonl, csv, tsv, parquet; a re-ranking table also indexed. "
-            "Runs and qrels: trec, parquet, beir. "
-            "Queries: jsonl, csv, tsv, parquet, topics, topics-xml, querylog.",
+            help="Format to write, such as collection, beir or jsonl, for runs trec or parquet. "
+            "Default: by the ending of TO. An unknown name lists all.",
         ),
     ] = None,
     only_queries: Annotated[
@@ -216,7 +200,7 @@ def convert(
     Example: tamis convert docs.jsonl my-collection --text body
     """
     from tamis.collection._records import Columns
-    from tamis.collection.converting import Request, convert_any
+    from tamis.collection.conversion import Request, convert_any
 
     with reading(source) as path, writing_to(target) as out:
         request = Request(

@@ -66,7 +66,7 @@ def encode(
     opened: Index, encoder: BiEncoder, model: VectorModel, passages: str | None, force: bool
 ) -> None:
     """Encode what has no vectors yet, and say what was cut."""
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
     from tamis.pipeline.passage_scores import token_spans
     from tamis.search.vectors import for_documents
 
@@ -152,7 +152,7 @@ def search_saying(source: Source, queries: Queries, top: int) -> Run:
 
 
 def _say_cut(run: Run) -> None:
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
 
     if "query_cut" in run.extra:
         cut = run.extra["query_cut"][run.offsets[:-1][run.sizes() > 0]]

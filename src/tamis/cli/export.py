@@ -94,7 +94,7 @@ def _sample(
     collection: str, run: str, queries: str | None, qrels: str | None, measure: str, depth: int
 ) -> Sample:
     from tamis.collection.judgements import read_qrels
-    from tamis.collection.opening import open_collection, read_queries
+    from tamis.collection.readers import open_collection, read_queries
     from tamis.collection.runs import read_run
     from tamis.models import Sample
 

@@ -110,8 +110,8 @@ def index(
     Example: tamis index docs.jsonl -o my-index
     """
     from tamis.collection._records import Columns
-    from tamis.collection.notes import counted
-    from tamis.collection.opening import open_collection
+    from tamis.collection.loss_notes import counted
+    from tamis.collection.readers import open_collection
     from tamis.search import Index
 
     changing = add or merge or delete or delete_from or drop_dense or (dense and not collection)
@@ -253,7 +253,7 @@ def search(
 
 def _refuse_mistaken(folder: Path, words: str, output: str | None) -> None:
     """Refuse words in place of the folder, and a file in place of words."""
-    from tamis.collection.opening import is_id
+    from tamis.collection.readers import is_id
 
     into = [] if output is None else ["-o", output]
     if is_searchable(words) and not is_searchable(folder):
@@ -293,8 +293,8 @@ def _search_all(
 ) -> None:
     """Search many queries into a run."""
     from tamis.collection.base import Faults
-    from tamis.collection.notes import counted
-    from tamis.collection.opening import read_queries
+    from tamis.collection.loss_notes import counted
+    from tamis.collection.readers import read_queries
     from tamis.collection.runs import write_run
 
     faults = Faults(skip=on_error == "skip")
@@ -355,7 +355,7 @@ def listed(parameters: dict[str, Any]) -> str:
 
 def queries_to_search(queries: str, field: str | None) -> Queries:
     """Queries from a file, or one of their fields."""
-    from tamis.collection.opening import read_queries
+    from tamis.collection.readers import read_queries
 
     read = read_queries(queries)
     return read.searching(field) if field else read

@@ -22,13 +22,13 @@ DEEP = 1000
 
 def is_examples(thing: str) -> bool:
     """Whether this names a file of examples."""
-    from tamis.collection.look import look
-    from tamis.collection.opening import is_id
+    from tamis.collection.detection import detect_format
+    from tamis.collection.readers import is_id
 
     if thing == STDIO or is_id(thing) or not Path(thing).is_file():
         return False
     with Path(thing).open("rb") as file:
-        return file.read(4) == b"PAR1" and look(thing) == "examples"
+        return file.read(4) == b"PAR1" and detect_format(thing) == "examples"
 
 
 def describe_examples(
@@ -79,7 +79,7 @@ def _wanted(examples: Examples) -> Ids:
 
 def _with_texts(examples: Examples, given: LabelInputs | None, queries: str | None) -> Examples:
     """The examples with the queries' texts, where those are to be had."""
-    from tamis.collection.opening import read_queries
+    from tamis.collection.readers import read_queries
 
     known: Queries | None = None
     if queries is not None:

@@ -37,7 +37,7 @@ def finish(
     force: bool,
 ) -> None:
     """Write the examples, and say what they are."""
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
     from tamis.labels import write_examples
     from tamis.labels.examples import shown_facts
 

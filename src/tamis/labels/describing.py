@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.collection.describe import Facts, distribution
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import KINDS, ROLES, SOURCES, Examples, Role, shown_facts
 from tamis.pipeline.library import Library

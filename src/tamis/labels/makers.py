@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.collection.objects import AnyDocuments, AnyQueries
 from tamis.errors import InputError
 from tamis.labels import gold as _gold

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.errors import InputError
 from tamis.labels.example_files import read_examples
 from tamis.labels.examples import TEST_HASHES, Examples

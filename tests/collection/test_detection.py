@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from tamis.collection.formats import FORMATS
+from tamis.collection.detection import detect_format
+from tamis.collection.format_registry import FORMATS
 from tamis.collection.judgements import write_qrels
-from tamis.collection.look import look
 from tamis.collection.runs import write_run
 from tamis.collection.tables import Columns
 from tamis.errors import InputError, UnknownFormatError
@@ -62,25 +62,25 @@ def test_files(tmp_path: Path, format: str, text: str, pack: object) -> None:
         return
     path = tmp_path / "misleading.parquet"
     path.write_bytes(pack(text.encode()))
-    assert look(path) == format
+    assert detect_format(path) == format
     assert format in FORMATS
 
 
 def test_parquet_by_its_metadata(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     write_run(Run.from_dict({"q": {"d": 1.0}}), path)
-    assert look(path) == "run"
+    assert detect_format(path) == "run"
     write_qrels(Qrels.from_dict({"q": {"d": 1}}), path, force=True)
-    assert look(path) == "qrels"
+    assert detect_format(path) == "qrels"
     pq.write_table(pa.table({"id": ["1"]}), path)
-    assert look(path.rename(tmp_path / "a.txt")) == "parquet"
+    assert detect_format(path.rename(tmp_path / "a.txt")) == "parquet"
 
 
 def test_columns_the_user_named(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("sku,words\n1,one\n")
-    assert look(path) == "querylog"
-    assert look(path, Columns(id="sku", text="words")) == "csv"
+    assert detect_format(path) == "querylog"
+    assert detect_format(path, Columns(id="sku", text="words")) == "csv"
 
 
 UNKNOWN = [
@@ -102,14 +102,14 @@ def test_unknown(tmp_path: Path, raw: bytes, problem: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(raw)
     with pytest.raises(UnknownFormatError) as caught:
-        look(path)
+        detect_format(path)
     assert problem in str(caught.value)
     assert caught.value.hint
 
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no file or folder"):
-        look(tmp_path / "absent")
+        detect_format(tmp_path / "absent")
 
 
 def folder_with(root: Path, **files: str) -> Path:
@@ -124,24 +124,26 @@ def test_folders(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         return folder_with(tmp_path / name, **files)
 
-    assert look(new("a", corpus__jsonl="{}", readme__txt="x")) == "beir"
-    assert look(new("b", corpus__jsonl__gz="{}")) == "beir"
-    assert look(new("c", collection__tsv="1\tx")) == "msmarco"
-    assert look(new("d", msmarco_docs="x", notes__txt="x")) == "files"
-    assert look(new("e", readme="about", ft911="<DOC><DOCNO>1</DOCNO>x</DOC>")) == "trectext"
-    assert look(new("f", notes__md="# Title", data__bin="\0")) == "files"
+    assert detect_format(new("a", corpus__jsonl="{}", readme__txt="x")) == "beir"
+    assert detect_format(new("b", corpus__jsonl__gz="{}")) == "beir"
+    assert detect_format(new("c", collection__tsv="1\tx")) == "msmarco"
+    assert detect_format(new("d", msmarco_docs="x", notes__txt="x")) == "files"
+    assert (
+        detect_format(new("e", readme="about", ft911="<DOC><DOCNO>1</DOCNO>x</DOC>")) == "trectext"
+    )
+    assert detect_format(new("f", notes__md="# Title", data__bin="\0")) == "files"
     index = new("g", corpus__jsonl="{}")
     write_manifest(index, "index", 1)
-    assert look(index) == "index"
+    assert detect_format(index) == "index"
 
 
 def test_folders_that_could_be_anything(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormatError, match="cannot tell what the folder") as caught:
-        look(tmp_path)
+        detect_format(tmp_path)
     assert "corpus.jsonl (BEIR)" in caught.value.hint
     folder_with(tmp_path, docs__jsonl='{"id": 1}', queries__jsonl='{"id": 1}')
     with pytest.raises(UnknownFormatError) as caught:
-        look(tmp_path)
+        detect_format(tmp_path)
     assert caught.value.hint.startswith(
         "if every file in it holds documents, say so: --format jsonl; looked for"
     )

@@ -10,11 +10,12 @@ import pytest
 import zstandard
 
 from tamis.collection.base import Collection, Faults
-from tamis.collection.formats import FORMATS, writable_formats
-from tamis.collection.opening import OPENERS, QUERY_READERS, TABLES, open_collection, read_queries
+from tamis.collection.format_registry import FORMATS
+from tamis.collection.formats import Format
 from tamis.collection.querylog import query_id
-from tamis.collection.saving import write_collection, write_queries
+from tamis.collection.readers import open_collection, read_queries
 from tamis.collection.tables import Columns
+from tamis.collection.writers import write_collection, write_queries
 from tamis.errors import InputError, OutputError
 from tamis.types import Document, Qrels, Queries, Query
 
@@ -108,7 +109,7 @@ def test_ids_a_format_cannot_hold(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("format", writable_formats())
+@pytest.mark.parametrize("format", [f.name for f in FORMATS.values() if f.write_collection])
 def test_what_exists_is_not_replaced(tmp_path: Path, format: str) -> None:
     write_collection(SMALL, tmp_path / "x", format)
     with pytest.raises(OutputError, match="exists already"):
@@ -124,11 +125,16 @@ def test_formats_that_cannot_be_written(tmp_path: Path) -> None:
         write_queries(QUERIES, tmp_path / "x", "beir")
 
 
-def test_the_table_of_formats_says_what_is_true() -> None:
-    opened = {name for name, f in FORMATS.items() if {"collection", "documents"} & {*f.holds}}
-    assert opened == {"beir", *OPENERS, *TABLES} - {"judged"}
-    asked = {name for name, f in FORMATS.items() if "queries" in f.holds}
-    assert asked == {*QUERY_READERS, *TABLES, "judged"}
+@pytest.mark.parametrize("format", FORMATS.values(), ids=lambda format: format.name)
+def test_a_format_reads_what_it_holds(format: Format) -> None:
+    readers = {
+        "collection": format.open_collection,
+        "documents": format.open_collection,
+        "queries": format.read_queries or format.open_collection,
+        "qrels": format.read_qrels or format.open_collection,
+        "run": format.read_run,
+    }
+    assert format.holds and all(readers[content] for content in format.holds)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
