@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tamis.collection.base import Collection
 from tamis.collection.judgements import read_qrels
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.errors import require
 from tamis.evaluation import agree, evaluate

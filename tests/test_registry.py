@@ -23,6 +23,7 @@ from tamis.models import adopt, open_ranker, open_scorer
 from tamis.pipeline.cascade import Cascade, cascade
 from tamis.pipeline.cascade_model import Calibration
 from tamis.pipeline.hybrid import Hybrid, hybrid, words_and_vectors
+from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
 from tamis.registry import OPENERS, Opening, open_source, open_stage, relative_spec, spec_of
 from tamis.scorers.bi_encoder import BiEncoder
@@ -117,6 +118,8 @@ SOURCES: list[tuple[type[Source], Make]] = [
 STAGES: list[tuple[type[Stage], Make]] = [
     (Top, lambda folder: Top(2)),
     (Chain, lambda folder: Top(4) >> lexical(folder)),
+    (Interpolate, lambda folder: Interpolate(lexical(folder, depth=3), 0.25)),
+    (Interpolate, lambda folder: Interpolate(lexical(folder), 0.75, "first")),
     (Rerank, lambda folder: lexical(folder, passages="words:3:2:2", seed=5, aggregate="top:2")),
     (
         Rerank,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tamis.collection.opening import PYDOCS
+from tamis.collection.readers import PYDOCS
 from tamis.errors import MissingExtraError, require
 from tamis.fitting.job import OnPlan, run_fit
 from tamis.fitting.request import DEFAULT_BASE, FitRequest

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tamis.collection.base import Collection
-from tamis.collection.opening import open_collection, with_files
+from tamis.collection.readers import open_collection, with_files
 from tamis.durable import folder_exists, locked
 from tamis.errors import InputError, MissingExtraError, OutputError, require
 from tamis.fitting.candidates import retrieve, sample_texts

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tamis.collection.objects import AnyQueries, as_queries
-from tamis.collection.opening import read_queries
+from tamis.collection.readers import read_queries
 from tamis.errors import InputError, UnknownKindError
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
