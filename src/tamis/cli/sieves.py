@@ -39,12 +39,8 @@ def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:
     return load_sieve(folder, threads=threads)
 
 
-def stage_of_sieve(
-    folder: str, interpolate: float | None, alone: bool = False
-) -> tuple[Pipeline, str]:
-    """How a sieve re-ranks, unless told how much its model counts, and the folder of that; `alone`
-    takes the model as it is.
-    """
+def stage_of_sieve(folder: str, interpolate: float | None) -> tuple[Pipeline, str]:
+    """How a sieve re-ranks, unless told how much its model counts, and the folder of that."""
     from tamis.errors import InputError
     from tamis.fit.options import PREFERRED
 
@@ -59,10 +55,6 @@ def stage_of_sieve(
     how = sieve.pipeline
     if interpolate is not None:
         how = replace(how, interpolate=interpolate)
-    elif alone:
-        if how.interpolate is not None:
-            say("note: --agreement goes by the model alone, which is not what was tested")
-        how = replace(how, interpolate=None)
     elif how.interpolate == 0:
         how = replace(how, interpolate=PREFERRED)
         say(
