@@ -20,8 +20,6 @@ from tamis.collection.runs import read_spec, write_run
 from tamis.collection.writers import write_collection
 from tamis.errors import InputError, TamisError, UnknownKindError
 from tamis.models import adopt, open_ranker, open_scorer
-from tamis.pipeline.cascade import Cascade, cascade
-from tamis.pipeline.cascade_model import Calibration
 from tamis.pipeline.hybrid import Hybrid, hybrid, words_and_vectors
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
@@ -50,7 +48,6 @@ FOUND = {
     "q2": {"net": 9.0, "tamis": 2.0, "both": 2.0},
 }
 RUN = Run.from_dict(FOUND).with_queries(QUERIES).with_extra(words=np.arange(8, dtype=np.float32))
-CALIBRATION = Calibration(0.1, 0.5, 0.25, 0.3, 0.2, 1.0, 0.1, 7)
 Make = Callable[[Path], Any]
 
 
@@ -155,13 +152,6 @@ STAGES: list[tuple[type[Stage], Make]] = [
                 f"alignment:{folder}/vectors.txt", documents=open_collection(folder / "store")
             ).scorer,
             open_collection(folder / "store").documents,
-        ),
-    ),
-    (
-        Cascade,
-        lambda folder: cascade(
-            rerank(open_scorer(folder / "cross-encoder"), index_in(folder)), index_in(folder),
-            open_scorer(folder / "bi-encoder"), CALIBRATION, agreement=0.8, k=2,  # type: ignore[arg-type]
         ),
     ),
 ]  # fmt: skip

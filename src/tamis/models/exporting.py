@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tamis.cores import processor
 from tamis.durable import new_folder
 from tamis.errors import InputError, OutputError, require
 from tamis.manifest import NAME
 from tamis.models.export_sample import Sample, Scored, check_sample, pydocs_sample
 from tamis.models.folder import open_model, open_scorer
-from tamis.models.onnx_bert import write_pairs, write_texts
-from tamis.models.onnx_int8 import RECIPES, Int8
-from tamis.models.onnx_t5 import write_words
+from tamis.models.onnx_files import write_float, write_int8
 from tamis.models.trying import tried
-from tamis.scorers._onnx import FILES, WIDE, Backend, saturates
-from tamis.scorers._t5 import T5, activation_name
-from tamis.scorers.bi_encoder import BiEncoder, TorchTexts
-from tamis.scorers.cross_encoder import CrossEncoder, TorchPairs
+from tamis.scorers._onnx import FILES, Backend
+from tamis.scorers._t5 import T5
+from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.note import ModelNote, write_note
 from tamis.scorers.target_words import TargetWords
-from tamis.scorers.weights import read_config, weight_files
+from tamis.scorers.weights import weight_files
 from tamis.types import Scorer
 
 ROUNDING = 1e-9
@@ -35,35 +33,35 @@ ROUNDING = 1e-9
 class Tolerance:
     """How far an export may lie from the model it was made of.
 
-    `difference` is the largest difference of a score in float; `tau` how far Kendall's tau with
-    the model's ranking may be below 1 for any query; `measure` how much the measure may change.
+    In float: the largest difference of a score. In 8-bit integers: the least mean overlap of the
+    top 10 with the model's, and by how much the measure may fall.
     """
 
     difference: float = 1e-4
-    tau: float = 0.02
-    measure: float = 0.005
+    overlap: float = 0.9
+    drop: float = 0.005
 
 
 @dataclass(frozen=True)
 class Export:
-    """An ONNX file compared with the model it was made of."""
+    """An ONNX file compared with the model it was made of, on so many queries."""
 
     backend: Backend
-    recipe: str
     megabytes: float
+    queries: int
     difference: float
     """The largest difference of a score."""
-    tau: float
-    """Kendall's tau with the model's ranking, averaged over queries."""
-    least_tau: float
-    """That of the query where it is lowest."""
+    overlap: float | None
+    """The mean overlap of the top 10 with the model's, over queries with more candidates."""
     before: float | None
     """The measure of the model's ranking."""
     after: float | None
     """The measure of the export's."""
     speed: float
     """How many times the documents that torch scores in the same time of the processors."""
-    refused: str
+    processor: str
+    """Where that was measured."""
+    refused: str = ""
     """Why it was not kept; empty where it was."""
 
 
@@ -81,9 +79,8 @@ def export(
     """Copy a model folder to `out` with the model in ONNX, and say how each file compares.
 
     What is compared are the scores of a sample of queries and documents; without one, of questions
-    about Python's own documentation. A float file that differs is an error. Of the ways to compute
-    in 8-bit integers the fastest that keeps the ranking is kept; where none does, there is no such
-    file, which is an error only if `int8` is true.
+    about Python's own documentation. A float file that differs is an error. A file in 8-bit
+    integers that ranks otherwise is not kept, which is an error only if `int8` is true.
     """
     source, allowed = Path(folder), tolerance or Tolerance()
     require("onnx")
@@ -92,7 +89,7 @@ def export(
     weight_files(source)
     scorer = tried(lambda: open_scorer(source, threads=threads, backend="torch"), source)
     check_exportable(scorer, source)
-    given = check_sample(sample) if sample else pydocs_sample()
+    given = check_sample(sample, int8 is not False) if sample else pydocs_sample()
     with new_folder(Path(out), force=force) as part:
         shutil.copytree(
             source, part, ignore=shutil.ignore_patterns(".*", NAME, "onnx"), dirs_exist_ok=True
@@ -124,33 +121,32 @@ class _Work:
             (folder / "onnx").mkdir()
         self.said(f"scoring {len(self.sample.run.doc):,} documents of {self.sample.name} in torch")
         model = self.sample.scored(self.scorer)
-        found = self.tried("onnx", "float", None, model)
+        found = self.tried("onnx", model)
         yield found
         if found.refused:
             raise OutputError(f"the float export {found.refused}", hint="please report this model")
-        tried = []
-        for recipe in RECIPES if int8 is not False else ():
-            bits = WIDE - 1 if saturates() else WIDE
-            tried.append(self.tried("onnx-int8", recipe.name, Int8(recipe, bits), model))
-            yield tried[-1]
-            if not tried[-1].refused:
-                return
-        if int8:
-            reasons = "; ".join(f"{each.recipe} {each.refused}" for each in tried)
+        if int8 is False:
+            return
+        found = self.tried("onnx-int8", model)
+        yield found
+        if found.refused and int8:
             raise OutputError(
-                f"no export in 8-bit integers keeps the ranking: {reasons}",
-                hint="leave int8 out, or allow more",
+                f"the 8-bit export {found.refused}",
+                hint="leave it out (--no-int8), or allow more (--min-overlap, --max-drop)",
             )
 
-    def tried(self, backend: Backend, recipe: str, int8: Int8 | None, model: Scored) -> Export:
+    def tried(self, backend: Backend, model: Scored) -> Export:
         """Write one file, compare it, and remove it where it ranks otherwise."""
-        self.said(f"{backend}, {recipe}: writing and comparing")
+        self.said(f"{backend}: writing and comparing")
         files = [folder / FILES[backend] for folder, _ in self.parts()]
         for path, (folder, scorer) in zip(files, self.parts(), strict=True):
-            write_onnx(path, scorer, read_config(folder), int8)
+            if backend == "onnx":
+                write_float(path, scorer, folder)
+            else:
+                write_int8(path, folder / FILES["onnx"], self.note.scorer)
         opened = open_scorer(self.folder, threads=self.threads, backend=backend)
         size = sum(path.stat().st_size for path in files) / 1e6
-        found = compared(backend, recipe, size, model, self.sample.scored(opened), self.allowed)
+        found = compared(backend, size, model, self.sample.scored(opened), self.allowed)
         if found.refused:
             for path in files:
                 path.unlink()
@@ -165,21 +161,19 @@ class _Work:
 
 
 def compared(
-    backend: Backend, recipe: str, size: float, model: Scored, other: Scored, allowed: Tolerance
+    backend: Backend, size: float, model: Scored, other: Scored, allowed: Tolerance
 ) -> Export:
     """An export's scores beside the model's; its files have so many megabytes."""
-    taus = model.taus(other)
     found = Export(
         backend,
-        recipe,
         size,
+        len(model.run),
         float(np.abs(model.scores - other.scores).max(initial=0)),
-        float(taus.mean()) if len(taus) else 1.0,
-        float(taus.min(initial=1)),
+        model.overlap(other),
         model.value,
         other.value,
         other.speed / model.speed,
-        "",
+        processor(),
     )
     return replace(found, refused=reason_to_refuse(found, allowed))
 
@@ -187,20 +181,27 @@ def compared(
 def reason_to_refuse(export: Export, allowed: Tolerance) -> str:
     """Why an export is too far from its model; empty where it is not.
 
-    >>> one = Export("onnx-int8", "single", 9.0, 0.5, 0.99, 0.97, 0.6, 0.601, 2.0, "")
+    >>> one = Export("onnx-int8", 9.0, 30, 0.5, 0.85, 0.6, 0.6, 2.0, "AMD EPYC (AVX2)")
     >>> reason_to_refuse(one, Tolerance())
-    'has a tau of 0.9700 with the model on a query; at least 0.9800 is wanted on each'
+    'shares 0.850 of the top 10 with float (0.9 is needed), in a sample of 30 queries'
     """
-    if export.backend == "onnx" and export.difference > allowed.difference:
+    if export.backend == "onnx":
+        if export.difference <= allowed.difference:
+            return ""
         return f"differs by {export.difference:.2g} in a score; {allowed.difference:g} is allowed"
-    if export.least_tau < 1 - allowed.tau - ROUNDING:
-        wanted = f"at least {1 - allowed.tau:.4f} is wanted on each"
-        return f"has a tau of {export.least_tau:.4f} with the model on a query; {wanted}"
+    reasons = []
+    if export.overlap is not None and export.overlap < allowed.overlap - ROUNDING:
+        reasons.append(
+            f"shares {export.overlap:.3f} of the top 10 with float ({allowed.overlap:g} is needed)"
+        )
     if export.before is not None and export.after is not None:
-        change = export.after - export.before
-        if abs(change) > allowed.measure + ROUNDING:
-            return f"changes the measure by {change:+.4f}; {allowed.measure:g} is allowed"
-    return ""
+        drop = export.before - export.after
+        if drop > allowed.drop + ROUNDING:
+            reasons.append(
+                f"lowers the measure from {export.before:.4f} to {export.after:.4f} "
+                f"(by {allowed.drop:g} at most is allowed)"
+            )
+    return f"{' and '.join(reasons)}, in a sample of {export.queries} queries" if reasons else ""
 
 
 def check_exportable(scorer: Scorer, folder: Path) -> None:
@@ -217,31 +218,15 @@ def check_exportable(scorer: Scorer, folder: Path) -> None:
         )
 
 
-def write_onnx(
-    path: Path, scorer: Scorer, config: Mapping[str, Any], int8: Int8 | None = None
-) -> None:
-    """Write the model of a scorer that runs in torch."""
-    facts = {"bits": str(int8.bits if int8 else 32), "recipe": int8.recipe.name if int8 else ""}
-    activation: str = config.get("hidden_act", "gelu")
-    if isinstance(scorer, CrossEncoder) and isinstance(scorer.model, TorchPairs):
-        facts |= {"scorer": "cross-encoder", "longest": str(scorer.model.longest)}
-        write_pairs(path, scorer.model, activation, int8, facts)
-    elif isinstance(scorer, BiEncoder) and isinstance(scorer.model, TorchTexts):
-        facts |= {"scorer": "bi-encoder", "longest": str(scorer.model.longest)}
-        write_texts(path, scorer.model.body, activation, int8, facts)
-    elif isinstance(scorer, TargetWords) and isinstance(scorer.writer, T5):
-        longest = str(scorer.writer.bias.shape[1])
-        words = " ".join(map(str, scorer.ids))
-        facts |= {"scorer": "target-words", "longest": longest, "words": words}
-        write_words(path, scorer.writer, scorer.ids, activation_name(config), int8, facts)
-    else:
-        raise InputError(f"a {type(scorer).__name__} cannot be exported")
-
-
 def _noted(note: ModelNote, found: list[Export], sample: Sample) -> ModelNote:
     """The note with what was kept and how it compares."""
     kept = {each.backend: _facts(each) for each in found if not each.refused}
-    measured = {"on": sample.name, "documents": len(sample.run.doc), "measure": sample.measure}
+    measured = {
+        "on": sample.name,
+        "queries": len(sample.run),
+        "documents": len(sample.run.doc),
+        "measure": sample.measure,
+    }
     return replace(note, facts={**note.facts, "exports": {**kept, "measured": measured}})
 
 

@@ -192,10 +192,12 @@ def _exports_in_words(exports: Mapping[str, Any]) -> list[tuple[str, str]]:
         found = exports.get(backend)
         if found is None:
             continue
-        words = f"tau {found['tau']:.4f} (least {found['least_tau']:.4f}), "
-        words += f"scores differ by {found['difference']:.2g} at most"
+        words = f"scores differ by {found['difference']:.2g} at most"
+        if "overlap" in found:
+            words += f", overlap of the top 10 {found['overlap']:.3f}"
         if "before" in found:
             change = found["after"] - found["before"]
             words += f", {measured.get('measure')} {found['before']:.4f} ({change:+.4f})"
-        told.append((backend, f"{words}; on {measured.get('on')} ({found['recipe']})"))
+        words += f"; on {measured.get('on')}, {measured.get('queries')} queries"
+        told.append((backend, f"{words}; {found.get('processor')}"))
     return told

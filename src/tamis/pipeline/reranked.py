@@ -121,44 +121,26 @@ class Reranked:
 
     def changes(self) -> dict[str, float]:
         """How the order changed, over queries that have documents."""
-        return changes(self.before, self.run, self.row)
-
-
-def changes(before: Run, after: Run, row: NDArray[np.int64]) -> dict[str, float]:
-    """How the order changed, over queries that have documents; `row` is where each row was."""
-    asked = int((after.sizes() > 0).sum())
-    if not asked:
-        return {}
-    old, new = before.ranks()[row], after.ranks()
-    first, top = new == 1, new <= FIRST
-    scored = after.extra["passage"] >= 0
-    was = np.zeros(len(scored), bool)
-    was[row] = scored
-    tau = agree(_part(before, was), _part(after, scored)).means()["tau"]
-    found = {
-        "queries with another first document": int((old[first] != 1).sum()),
-        "mean rank before of the first now": _short(float(old[first].mean())),
-        f"mean number new in the first {FIRST}": _short(float((old[top] > FIRST).sum()) / asked),
-    }
-    if tau == tau:
-        found["Kendall's tau of the re-ranked"] = round(tau, 3)
-    return found
-
-
-def rows_before(before: Run, after: Run) -> NDArray[np.int64]:
-    """The row that each row of a run had in another with the same queries and documents.
-
-    >>> first = Run.from_dict({"q": {"a": 3.0, "b": 2.0}, "r": {"b": 1.0}})
-    >>> second = Run.from_dict({"q": {"a": 0.0, "b": 2.0}, "r": {"b": 1.0}})
-    >>> rows_before(first, second).tolist()
-    [1, 0, 2]
-    """
-    query = after.queries.ids.positions_in(before.queries.ids)
-    place = np.repeat(query, after.sizes()), after.docs.positions_in(before.docs)[after.doc]
-    was = np.repeat(np.arange(len(before)), before.sizes()), before.doc
-    row = np.empty(len(after.doc), np.int64)
-    row[np.lexsort(place[::-1])] = np.lexsort(was[::-1])
-    return row
+        before, after, row = self.before, self.run, self.row
+        asked = int((after.sizes() > 0).sum())
+        if not asked:
+            return {}
+        old, new = before.ranks()[row], after.ranks()
+        first, top = new == 1, new <= FIRST
+        scored = after.extra["passage"] >= 0
+        was = np.zeros(len(scored), bool)
+        was[row] = scored
+        tau = agree(_part(before, was), _part(after, scored)).means()["tau"]
+        found = {
+            "queries with another first document": int((old[first] != 1).sum()),
+            "mean rank before of the first now": _short(float(old[first].mean())),
+            f"mean number new in the first {FIRST}": _short(
+                float((old[top] > FIRST).sum()) / asked
+            ),
+        }
+        if tau == tau:
+            found["Kendall's tau of the re-ranked"] = round(tau, 3)
+        return found
 
 
 def _part(run: Run, rows: NDArray[np.bool_]) -> Run:
