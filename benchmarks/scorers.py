@@ -32,7 +32,7 @@ from tamis.cores import processor
 from tamis.evaluation.agreement import tau_b
 from tamis.models.onnx_files import write_float, write_int8
 from tamis.scorers._onnx import FILES, OnnxPairs, OnnxTexts, OnnxWriter, Session
-from tamis.scorers.batching import batches
+from tamis.scorers.batches import batches
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TEMPLATE, TargetWords

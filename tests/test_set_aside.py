@@ -14,8 +14,8 @@ from tamis.collection.detection import detect_format
 from tamis.collection.readers import open_collection
 from tamis.collection.writers import write_collection
 from tamis.models import adopt, open_scorer
-from tamis.models.bases import find_base
-from tamis.scorers.vectors import WordVectors, read_vectors
+from tamis.models.base_models import find_base
+from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.search import Index
 from tamis.types import Document
 

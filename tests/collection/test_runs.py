@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tamis.collection import _columns
 from tamis.collection._columns import grouped
-from tamis.collection._splitting import PADDING, read_number, same
+from tamis.collection._line_kernels import PADDING, read_number, same
 from tamis.collection.base import Faults
 from tamis.collection.runs import read_run, write_run
 from tamis.errors import InputError, LineError, OutputError

@@ -22,7 +22,7 @@ from tamis.fitting.result import FitResult
 from tamis.fitting.sieve import Sieve, load_sieve
 from tamis.fitting.system import Reranker, Retriever, SystemKind
 from tamis.registry import Openers, Opening
-from tamis.search.choice import chosen_source
+from tamis.search.default_source import chosen_source
 from tamis.types import Run, Spec, Stage
 from tamis.types.pipeline import SPEC_VERSION
 

@@ -23,7 +23,7 @@ from tamis.scorers import _onnx
 from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.note import Kind
+from tamis.scorers.model_manifest import Kind
 from tamis.scorers.target_words import TargetWords
 from tamis.testing import check_scorer
 from tamis.types import Pairs, Scorer

@@ -24,7 +24,7 @@ from tamis.text.near import near_duplicates
 from tamis.text.passages import PassageSpec, Tokens
 from tamis.text.passages import split as split_document
 from tamis.types import Document, Ids, Passage, Qrels, Queries, Run, Spec
-from tamis.types._interning import Interner
+from tamis.types._string_numbers import Interner
 from tamis.types._strings import pack
 
 IDS_IN_BATCH = 8192

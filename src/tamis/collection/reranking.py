@@ -23,7 +23,7 @@ from tamis.collection.reranking_table import (
 from tamis.collection.samples import FileHead, is_number, mostly
 from tamis.errors import InputError
 from tamis.types import Document, Ids, Qrels, Queries, Query
-from tamis.types._interning import Interner
+from tamis.types._string_numbers import Interner
 
 SPLIT = "all"
 QUERY_IDS = {"qid", "query_id", "query-id"}

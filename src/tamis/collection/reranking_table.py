@@ -31,7 +31,7 @@ from tamis.collection.base import Faults
 from tamis.collection.lines import numbered_lines, open_bytes
 from tamis.collection.samples import is_number
 from tamis.errors import InputError, LineError
-from tamis.types._interning import Interner
+from tamis.types._string_numbers import Interner
 from tamis.types._strings import pack
 
 COLUMNS = ("qid", "pid", "query", "passage", "relevancy")

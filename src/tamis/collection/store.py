@@ -32,7 +32,7 @@ from tamis.collection.formats import Format
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.errors import DamagedError, InputError
 from tamis.types import Document, Ids, Qrels, Queries
-from tamis.types._interning import Interner
+from tamis.types._string_numbers import Interner
 from tamis.types._strings import pack
 
 KIND, LAYOUT = "collection", 1

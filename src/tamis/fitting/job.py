@@ -39,9 +39,9 @@ from tamis.fitting.workspace import (
     remove_workspace,
 )
 from tamis.manifest import read_manifest
-from tamis.models.bases import find_base
+from tamis.models.base_models import find_base
 from tamis.models.folder import open_scorer
-from tamis.models.rankers import open_ranker
+from tamis.models.model_lookup import open_ranker
 from tamis.search import Index
 from tamis.search.commit import KIND as INDEX_KIND
 from tamis.text.analysis import Analyzer

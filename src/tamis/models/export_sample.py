@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tamis.collection.pydocs import open_pydocs
 from tamis.errors import InputError
 from tamis.evaluation import agree, evaluate
-from tamis.pipeline.library import Documents
+from tamis.pipeline.document_lookup import Documents
 from tamis.pipeline.rerank import rerank
 from tamis.search import Index
 from tamis.types import Qrels, Run, Scorer

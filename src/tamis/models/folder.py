@@ -13,7 +13,7 @@ from tamis.manifest import NAME, read_manifest
 from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.note import ModelNote, read_note
+from tamis.scorers.model_manifest import ModelNote, read_note
 from tamis.scorers.origin import Origin
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.weight_digests import verify_weights

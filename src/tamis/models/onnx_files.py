@@ -16,7 +16,7 @@ from tamis.errors import InputError, require
 from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.note import Kind
+from tamis.scorers.model_manifest import Kind
 from tamis.scorers.target_words import LONGEST_T5, TargetWords, quiet_transformers
 from tamis.scorers.weights import Tensor, read_config
 from tamis.types import Scorer

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, command, require
-from tamis.scorers.batching import Rows
-from tamis.scorers.note import Kind, Pooling
+from tamis.scorers.batches import Rows
+from tamis.scorers.model_manifest import Kind, Pooling
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weight_digests import check_weights
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tamis.errors import InputError, require
 from tamis.scorers import _t5
 from tamis.scorers._onnx import Backend, OnnxWriter, Session
-from tamis.scorers.batching import (
+from tamis.scorers.batches import (
     BUDGET,
     Numbers,
     Rows,
@@ -28,12 +28,12 @@ from tamis.scorers.batching import (
     in_batches,
     probability,
 )
-from tamis.scorers.note import note_if_any
+from tamis.scorers.model_manifest import note_if_any
 from tamis.scorers.origin import Origin, model_spec
+from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import TokenIds, Tokens
 from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config
-from tamis.scorers.words import word_ids
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 

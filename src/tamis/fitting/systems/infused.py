@@ -17,7 +17,7 @@ from tamis.fitting.plan import TRAINING_COST, Budget, DataSizes, TrainingCost
 from tamis.fitting.system import Reranker
 from tamis.fitting.systems.cross_encoder import scoring_seconds
 from tamis.labels.weak import weak
-from tamis.models.rankers import ALIGNMENT
+from tamis.models.model_lookup import ALIGNMENT
 
 MIN_TEXTS = 3_000
 ALIGNED = "aligned"

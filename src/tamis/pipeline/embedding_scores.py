@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tamis.pipeline.passage_scores import PassageScores, checked
 from tamis.search import Index
-from tamis.search.counting import Ints, Longs
 from tamis.search.dense import documents_without_vectors
+from tamis.search.embeddings import CountingEncoder, Rows, Vectors, probe, same_encoder
 from tamis.search.snapshot import Snapshot
-from tamis.search.vectors import CountingEncoder, Rows, Vectors, probe, same_encoder
+from tamis.search.term_counts import Ints, Longs
 from tamis.text.passages import PassageSpec
 from tamis.types import Run, Scorer
 

@@ -18,7 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis.durable import new_file
-from tamis.search.vectors import COLUMNS, Rows, same_encoder, write_vectors
+from tamis.search.embeddings import COLUMNS, Rows, same_encoder, write_vectors
 
 JOURNAL, HEADER, PROBE = "journal.jsonl", "work.json", "probe.npy"
 

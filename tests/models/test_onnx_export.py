@@ -23,7 +23,7 @@ from tamis.models import (
     open_scorer,
 )
 from tamis.models.export_sample import Scored, pydocs_sample
-from tamis.models.exporting import Export, compared, reason_to_refuse
+from tamis.models.onnx_export import Export, compared, reason_to_refuse
 from tamis.types import Document, Pairs, Qrels, Queries, Query, Run
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tamis.cli.app import run
-from tamis.cli.first_stage import size
+from tamis.cli.index_search import size
 
 DOCS = [
     {"id": "d1", "title": "Drum sieve", "text": "A drum sieve sorts grain."},

@@ -20,7 +20,7 @@ from tamis.collection.arrow_files import read_parquet, write_parquet
 from tamis.durable import checksums, folder_exists, new_folder
 from tamis.errors import DamagedError, InputError
 from tamis.manifest import expect, read_manifest, write_manifest
-from tamis.scorers.vector_files import read_binary, read_text, shape_of
+from tamis.scorers.word_vector_files import read_binary, read_text, shape_of
 from tamis.types import Ids
 
 KIND, LAYOUT = "vector table", 1

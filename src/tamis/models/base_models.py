@@ -10,7 +10,7 @@ from pathlib import Path
 from tamis.durable import folder_exists
 from tamis.errors import InputError, require
 from tamis.scorers._onnx import FILES
-from tamis.scorers.note import Base
+from tamis.scorers.model_manifest import Base
 from tamis.scorers.weights import weight_files
 
 

@@ -17,11 +17,11 @@ from tamis.manifest import NAME
 from tamis.models.export_sample import Sample, Scored, check_sample, pydocs_sample
 from tamis.models.folder import open_model, open_scorer
 from tamis.models.onnx_files import write_float, write_int8
-from tamis.models.trying import tried
+from tamis.models.smoke_test import tried
 from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.note import ModelNote, write_note
+from tamis.scorers.model_manifest import ModelNote, write_note
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.weights import weight_files
 from tamis.types import Scorer

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from tamis import durable
 from tamis.errors import DamagedError, InputError, command
-from tamis.search.counting import Ints
 from tamis.search.files import ArraysReader, ArraysWriter, frozen
+from tamis.search.term_counts import Ints
 from tamis.types import Encoder
 
 Rows = NDArray[np.float32]

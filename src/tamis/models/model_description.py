@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tamis.errors import InputError
 from tamis.manifest import NAME, read_manifest
-from tamis.models.adopting import kind_of
-from tamis.models.asking import unsaid
 from tamis.models.folder import describe_model, open_model
+from tamis.models.import_questions import unsaid
+from tamis.models.model_import import kind_of
 from tamis.scorers._onnx import FILES
 from tamis.scorers.tokens import json_of
 from tamis.scorers.weights import read_config, weight_files

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit
-from tamis.search.counting import Longs
+from tamis.search.score_tables import Sums, Workspace, just_below
 from tamis.search.segments import Postings
-from tamis.search.select import Number, keep_best
-from tamis.search.tables import Sums, Workspace, just_below
+from tamis.search.term_counts import Longs
+from tamis.search.topk import Number, keep_best
 
 FRACTION = 52
 """Bits of a float64 below its exponent."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from tamis.errors import InputError
-from tamis.models.adopting import kind_of
+from tamis.models.model_import import kind_of
 from tamis.scorers.bi_encoder import pooling_of
-from tamis.scorers.note import note_if_any
+from tamis.scorers.model_manifest import note_if_any
 from tamis.scorers.weights import read_config
 
 Unsaid = Literal["kind", "pooling", "words"]

@@ -19,21 +19,21 @@ import numpy as np
 from tamis.errors import TrainingError, require
 from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
-from tamis.models.bases import find_base, sha256
-from tamis.pipeline.library import Library
-from tamis.pipeline.stored_texts import stored_texts
-from tamis.scorers.batching import one_thread_each, usable_threads
-from tamis.scorers.note import documents_of
-from tamis.scorers.remembering import Remembering
+from tamis.models.base_models import find_base, sha256
+from tamis.pipeline.document_lookup import Library
+from tamis.pipeline.stored_embeddings import stored_texts
+from tamis.scorers.batches import one_thread_each, usable_threads
+from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.model_manifest import documents_of
 from tamis.training import checkpoints
 from tamis.training.checkpoints import Check, History
+from tamis.training.divergence import collapsed, trouble_in
 from tamis.training.losses import LossFunction, loss_of
 from tamis.training.recipe import Recipe
 from tamis.training.samplers import Batch, Epoch, batches, counts, targets
 from tamis.training.schedules import optimizer_of, parameter_groups, rate_at, set_rates
 from tamis.training.trainable import Trainable, accumulate, open_trainable
 from tamis.training.validation import Validation, some_of
-from tamis.training.watching import collapsed, trouble_in
 from tamis.types import Pairs
 
 CHECKS = 5

@@ -13,7 +13,7 @@ from tamis.collection.describe import Facts, distribution
 from tamis.collection.loss_notes import counted
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import KINDS, ROLES, SOURCES, Examples, Role, shown_facts
-from tamis.pipeline.library import Library
+from tamis.pipeline.document_lookup import Library
 from tamis.types import Ids, Qrels, Queries, Run
 
 MEASURED = 2000

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import require
 from tamis.scorers._dropout import generator_of
-from tamis.scorers.batching import one_thread_each, usable_threads
+from tamis.scorers.batches import one_thread_each, usable_threads
 from tamis.scorers.weights import Tensor
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tamis.durable import duration
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.training.learner import Learner
+    from tamis.training.trainer import Learner
 
 TRIED = 3
 """How many steps are tried out."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tamis.durable import Progress
 from tamis.labels._groups import recounted
 from tamis.labels.examples import Examples
-from tamis.pipeline.library import Documents, Library, library
+from tamis.pipeline.document_lookup import Documents, Library, library
 
 FETCHED = 1024
 """How many documents are read at a time."""

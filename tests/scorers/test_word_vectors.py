@@ -16,9 +16,9 @@ import pytest
 import zstandard
 
 from tamis.errors import DamagedError, InputError, LineError, OutputError, UnknownFormatError
-from tamis.scorers import vector_files
-from tamis.scorers.vector_training import PIECE, FastText, train_vectors
-from tamis.scorers.vectors import WordVectors, read_vectors
+from tamis.scorers import word_vector_files
+from tamis.scorers.word_vector_trainer import PIECE, FastText, train_vectors
+from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.types import Document
 
 WORDS = ["drum", "sieve", "café", "."]
@@ -71,8 +71,8 @@ def test_every_kind_of_file(name: str, tmp_path: Path) -> None:
 
 
 def test_many_lines_and_small_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_files, "LINES", 7)
-    monkeypatch.setattr(vector_files, "CHUNK", 50)
+    monkeypatch.setattr(word_vector_files, "LINES", 7)
+    monkeypatch.setattr(word_vector_files, "CHUNK", 50)
     random = np.random.default_rng(0)
     matrix = random.normal(size=(50, 12)).astype(np.float32)
     words = [f"w{n}" for n in range(50)]
@@ -129,7 +129,7 @@ BAD_FILES = [
     (b"1 2\na " + np.array([1, np.nan], "f4").tobytes(), InputError, "'a' .row 0. is not all"),
     (gzip.compress(LINES.encode(), mtime=0)[:-9], InputError, "is cut short"),
     (bytes(range(256)), UnknownFormatError, "neither text nor"),
-    (vector_files.FASTTEXT + bytes(50), UnknownFormatError, r"fastText model \(.bin\)"),
+    (word_vector_files.FASTTEXT + bytes(50), UnknownFormatError, r"fastText model \(.bin\)"),
     (b"\x93NUMPY\x01\x00v\x00{}\n", UnknownFormatError, "matrix without words"),
 ]
 
@@ -251,7 +251,7 @@ def test_training_again_gives_the_same_and_another_seed_does_not() -> None:
 def test_training_does_not_depend_on_the_process() -> None:
     pytest.importorskip("gensim")
     code = (
-        "import hashlib; from tamis.scorers.vector_training import FastText, train_vectors;"
+        "import hashlib; from tamis.scorers.word_vector_trainer import FastText, train_vectors;"
         "from tamis.types import Document;"
         "docs = [Document(str(n), f'fine grain {n % 7} sieve {n % 5}') for n in range(60)];"
         "made = train_vectors(docs, FastText(dimensions=8, epochs=1, buckets=1000, least=2));"
@@ -272,7 +272,7 @@ def test_training_does_not_depend_on_the_process() -> None:
 
 def test_training_reads_long_documents_to_their_end() -> None:
     pytest.importorskip("gensim")
-    from tamis.scorers.vector_training import _Corpus
+    from tamis.scorers.word_vector_trainer import _Corpus
 
     long = Document("1", "word " * PIECE + "end")
     assert [len(words) for words in _Corpus([long], "unicode")] == [PIECE, 1]

@@ -18,7 +18,7 @@ from tamis.collection.base import Collection
 from tamis.durable import Progress
 from tamis.labels._groups import generator
 from tamis.labels.examples import TO_THE_END
-from tamis.pipeline.library import Documents, Library
+from tamis.pipeline.document_lookup import Documents, Library
 from tamis.text.passages import PassageSpec, split
 from tamis.text.sentences import Span, split_sentences
 from tamis.types import Document, Passage

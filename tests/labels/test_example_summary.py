@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tamis.labels.copies import without_copies
-from tamis.labels.describing import (
+from tamis.labels.duplicate_negatives import without_copies
+from tamis.labels.example_summary import (
     UNJUDGED,
     describe_examples,
     grades_of,
@@ -17,7 +17,7 @@ from tamis.labels.describing import (
     show_examples,
 )
 from tamis.labels.examples import Examples
-from tamis.pipeline.library import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLibrary
 from tamis.types import Document, Qrels, Queries, Query, Run
 
 MADE = Examples.of_rows(

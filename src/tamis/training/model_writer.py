@@ -15,13 +15,13 @@ import numpy as np
 from tamis import __version__
 from tamis.durable import folder_exists, new_folder
 from tamis.labels.examples import ROLES, SOURCES, Examples, digest, shown_facts
-from tamis.models.bases import find_base
+from tamis.models.base_models import find_base
 from tamis.models.model import Model, load_model
-from tamis.scorers.note import note_if_any, read_note, write_note
+from tamis.scorers.model_manifest import note_if_any, read_note, write_note
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
-from tamis.training.learner import Job, Learner
-from tamis.training.pictures import training_curves
+from tamis.training.plots import training_curves
+from tamis.training.trainer import Job, Learner
 
 HISTORY, PICTURE = "training.json", "training.svg"
 PLAN = "plan"

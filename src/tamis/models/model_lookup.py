@@ -10,12 +10,12 @@ import xxhash
 from tamis.durable import folder_exists
 from tamis.errors import InputError, command
 from tamis.manifest import read_manifest
-from tamis.models.adopting import kind_of
-from tamis.models.bases import find_base
+from tamis.models.base_models import find_base
 from tamis.models.folder import open_scorer, usual_backend
+from tamis.models.model_import import kind_of
 from tamis.models.scorer_specs import alignment, named
-from tamis.models.trying import tried
-from tamis.pipeline.library import Documents
+from tamis.models.smoke_test import tried
+from tamis.pipeline.document_lookup import Documents
 from tamis.scorers._onnx import Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder

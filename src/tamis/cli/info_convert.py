@@ -133,7 +133,7 @@ def _describe(request: Request, verify: bool) -> Facts:
 
 def _described_model(folder: Path) -> dict[str, str]:
     """A model folder in words; nothing for another folder."""
-    from tamis.models.describing import describe_folder, is_model
+    from tamis.models.model_description import describe_folder, is_model
 
     return describe_folder(folder) if is_model(folder) else {}
 

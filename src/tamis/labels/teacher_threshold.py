@@ -19,7 +19,7 @@ from tamis.errors import InputError
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import KINDS, Examples
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.library import Documents, library
+from tamis.pipeline.document_lookup import Documents, library
 from tamis.types import Pairs, Scorer
 
 AT_ONCE = 256

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.pipeline.library import IndexLibrary, Library
-from tamis.pipeline.stored_scores import places
-from tamis.search.vectors import CountingEncoder, Rows, probe, same_encoder
+from tamis.pipeline.document_lookup import IndexLibrary, Library
+from tamis.pipeline.embedding_scores import places
+from tamis.search.embeddings import CountingEncoder, Rows, probe, same_encoder
 from tamis.text.passages import parse_spec, split, text_of
 
 DOCUMENTS = 1024

@@ -9,7 +9,7 @@ import pytest
 
 from tamis.models import adopt
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.remembering import Remembering
+from tamis.scorers.embedding_cache import Remembering
 from tamis.testing import check_scorer
 from tamis.types import Pairs
 

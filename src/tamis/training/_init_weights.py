@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tamis.errors import InputError, require
-from tamis.models.bases import identify
+from tamis.models.base_models import identify
 from tamis.scorers import _bert, _t5
 from tamis.scorers.bi_encoder import length_of as text_length_of
 from tamis.scorers.bi_encoder import pooling_of
 from tamis.scorers.cross_encoder import LENGTH, check_length, scale_of
-from tamis.scorers.note import Base, ModelNote, note_if_any
+from tamis.scorers.model_manifest import Base, ModelNote, note_if_any
+from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.target_words import TEMPLATE, length_of
 from tamis.scorers.weights import Loaded, Tensor, Weights, take
-from tamis.scorers.words import word_ids
 
 SPREAD = 0.02
 """The standard deviation of a fresh weight, BERT's own."""

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tamis.errors import InputError, require
-from tamis.scorers.vectors import WordVectors
 from tamis.scorers.word_counts import WordCounts
+from tamis.scorers.word_vectors import WordVectors
 from tamis.search.build import searched_text
 from tamis.text.analysis import analyzer
 from tamis.types import Document

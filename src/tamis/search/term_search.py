@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from tamis._jit import jit
 from tamis.errors import InputError
-from tamis.search.counting import Ints, Longs
 from tamis.search.kernels import search_batch
 from tamis.search.rankings import Doubles, Floats, Ranking, TermScores
-from tamis.search.select import Keys
+from tamis.search.score_tables import Batch
 from tamis.search.snapshot import Snapshot
-from tamis.search.tables import Batch
+from tamis.search.term_counts import Ints, Longs
+from tamis.search.topk import Keys
 from tamis.types import Queries, Run
 
 BATCH = 128

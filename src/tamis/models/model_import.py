@@ -11,12 +11,12 @@ from typing import Any
 from tamis.durable import new_folder
 from tamis.errors import InputError
 from tamis.manifest import NAME
-from tamis.models.bases import identify
-from tamis.models.trying import tried
+from tamis.models.base_models import identify
+from tamis.models.smoke_test import tried
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.modules import pooling_folder
-from tamis.scorers.note import KINDS, Kind, ModelNote, Pooling, note_if_any, write_note
+from tamis.scorers.model_manifest import KINDS, Kind, ModelNote, Pooling, note_if_any, write_note
+from tamis.scorers.sbert_layout import pooling_folder
 from tamis.scorers.target_words import Family, Score, TargetWords
 from tamis.scorers.tokens import json_of
 from tamis.scorers.weights import read_config

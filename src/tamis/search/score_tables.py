@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit, jit_with
-from tamis.search.counting import WINDOW, Ints, Longs
 from tamis.search.segments import Postings
-from tamis.search.select import BUCKETS, Keys, Number
+from tamis.search.term_counts import WINDOW, Ints, Longs
+from tamis.search.topk import BUCKETS, Keys, Number
 
 Sums = NDArray[np.int32]
 
