@@ -48,7 +48,7 @@ from tamis.models import open_ranker
 from tamis.pipeline.document_lookup import library
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.search import Index
 from tamis.search.tune import configured, tune
 from tamis.training.loop import train
@@ -156,7 +156,7 @@ def plain(
         model = Path(folder) / "plain"
         with library(index, examples.docs) as documents:
             train(Job(examples, documents, recipe, base, model, None, threads))
-        scorer = Remembering(BiEncoder.open(model, threads=threads))
+        scorer = EmbeddingCache(BiEncoder.open(model, threads=threads))
         first = read_run(sieve / "runs" / "hybrid.parquet").with_queries(source.queries)
         done = rerank(scorer, index, depth=50, missing="skip")(first)
     write_run(done, sieve / "runs" / "fine-tuned.parquet")

@@ -36,10 +36,10 @@ import numpy as np
 from benchmarks.scorers import Setting, in_order
 from tamis.collection.readers import open_collection
 from tamis.labels import Examples
-from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLookup
 from tamis.training.checkpoints import History
 from tamis.training.recipe import Recipe
-from tamis.training.trainer import Job, Learner
+from tamis.training.trainer import Job, Trainer
 from tamis.types import Document, Pairs, Queries, Query
 
 THREADS = 2
@@ -91,8 +91,8 @@ def ours(
     recipe = Recipe("bce", loss="bce", sampler="points", batch=BATCH, epochs=100, rate=rate,
                     max_length=LONGEST, clip=1.0, seed=seed)  # fmt: skip
     examples = Examples.of_rows(labels, source="gold").with_queries(asked)
-    job = Job(examples, MappingLibrary(texts), recipe, base, folder / "ours", threads=THREADS)
-    learner, history = Learner.of(job), History()
+    job = Job(examples, MappingLookup(texts), recipe, base, folder / "ours", threads=THREADS)
+    learner, history = Trainer.of(job), History()
 
     def steps(count: int) -> float:
         start = time.perf_counter()

@@ -33,10 +33,10 @@ from tamis.fitting.system import Reranker, Retriever, System, all_systems, defau
 from tamis.fitting.systems import KINDS
 from tamis.models import open_ranker
 from tamis.pipeline.fuse import reciprocal_rank, weighted_sum
-from tamis.pipeline.hybrid import words_and_vectors
+from tamis.pipeline.hybrid import lexical_dense_hybrid
 from tamis.pipeline.rerank import rerank
 from tamis.search import Index
-from tamis.search.default_source import chosen_source
+from tamis.search.defaults import default_source
 from tamis.types import Qrels, Run
 
 QUERIES, DEPTH, DEEP = 600, 50, 1000
@@ -60,10 +60,10 @@ class Ranked:
         self.qrels: Qrels = sample(source.qrels["train"], QUERIES, 99)
         asked = source.queries.select(self.qrels.queries.positions_in(source.queries.ids))
         encoder: Any = open_ranker(base, threads=1).scorer
-        words = chosen_source(self.index, "bm25", rm3=False, threads=1)
+        words = default_source(self.index, "bm25", rm3=False, threads=1)
         dense = self.index.dense(encoder, 1)
         self.words, self.vectors = words.search(asked, DEEP), dense.search(asked, DEEP)
-        both = words_and_vectors(words, dense).search(asked, DEPTH)
+        both = lexical_dense_hybrid(words, dense).search(asked, DEPTH)
         self.first = {BM25: self.words.top(DEPTH), HYBRID: both}
         self.stage = rerank(
             encoder, self.index, passages=passages_for(self.index), depth=DEPTH, missing="skip"

@@ -20,7 +20,7 @@ from tamis.collection.runs import read_spec, write_run
 from tamis.collection.writers import write_collection
 from tamis.errors import InputError, TamisError, UnknownKindError
 from tamis.models import adopt, open_ranker, open_scorer
-from tamis.pipeline.hybrid import Hybrid, hybrid, words_and_vectors
+from tamis.pipeline.hybrid import Hybrid, hybrid, lexical_dense_hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
 from tamis.registry import OPENERS, Opening, open_source, open_stage, relative_spec, spec_of
@@ -47,7 +47,11 @@ FOUND = {
     "q1": {"tamis": 3.0, "drum": 2.5, "both": 1.0, "flour": 0.5, "net": 0.25},
     "q2": {"net": 9.0, "tamis": 2.0, "both": 2.0},
 }
-RUN = Run.from_dict(FOUND).with_queries(QUERIES).with_extra(words=np.arange(8, dtype=np.float32))
+RUN = (
+    Run.from_dict(FOUND)
+    .with_queries(QUERIES)
+    .with_extra(lexical_score=np.arange(8, dtype=np.float32))
+)
 Make = Callable[[Path], Any]
 
 
@@ -100,15 +104,15 @@ SOURCES: list[tuple[type[Source], Make]] = [
             normalisation="z",
         ),
     ),
-    (Hybrid, lambda folder: words_and_vectors(index_in(folder).bm25(), dense(folder), 0.7)),
+    (Hybrid, lambda folder: lexical_dense_hybrid(index_in(folder).bm25(), dense(folder), 0.7)),
     (TopOfSource, lambda folder: index_in(folder).bm25() % 2),
     (Then, lambda folder: index_in(folder).bm25() % 3 >> lexical(folder, depth=2) % 2),
     (
         Then,
-        lambda folder: words_and_vectors(index_in(folder).bm25(), dense(folder))
+        lambda folder: lexical_dense_hybrid(index_in(folder).bm25(), dense(folder))
         >> rerank(
             open_scorer(folder / "cross-encoder"), index_in(folder), interpolate=0.25,
-            beside="words", missing="skip",
+            fuse_with_column="lexical_score", missing="skip",
         ),
     ),
 ]  # fmt: skip
@@ -116,7 +120,7 @@ STAGES: list[tuple[type[Stage], Make]] = [
     (Top, lambda folder: Top(2)),
     (Chain, lambda folder: Top(4) >> lexical(folder)),
     (Interpolate, lambda folder: Interpolate(lexical(folder, depth=3), 0.25)),
-    (Interpolate, lambda folder: Interpolate(lexical(folder), 0.75, "first")),
+    (Interpolate, lambda folder: Interpolate(lexical(folder), 0.75, "previous_score")),
     (Rerank, lambda folder: lexical(folder, passages="words:3:2:2", seed=5, aggregate="top:2")),
     (
         Rerank,
@@ -236,7 +240,7 @@ def test_what_several_parts_name_is_opened_once(folder: Path) -> None:
 
 def test_a_folder_with_relative_paths_can_be_moved(folder: Path, tmp_path: Path) -> None:
     stage = rerank(open_scorer(folder / "cross-encoder"), index_in(folder))
-    pipeline = words_and_vectors(index_in(folder).bm25(), dense(folder)) >> stage
+    pipeline = lexical_dense_hybrid(index_in(folder).bm25(), dense(folder)) >> stage
     spec = relative_spec(pipeline.spec(), folder)
     assert str(folder) not in json.dumps(spec)
     moved = tmp_path / "moved"
@@ -260,7 +264,7 @@ def test_what_was_found_by_a_name_is_opened_by_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = {"tiny-model": folder / "cross-encoder"}
-    for module in ("rankers", "scorer_specs"):
+    for module in ("model_lookup", "scorer_specs"):
         monkeypatch.setattr(f"tamis.models.{module}.find_base", place.__getitem__)
     spec = spec_of("scorer", open_ranker("tiny-model").scorer)
     assert spec["name"] == "tiny-model"
@@ -274,8 +278,8 @@ def test_all_settings_of_a_ranking_are_in_the_spec(folder: Path) -> None:
     assert spec["k1"] == 1.5
     assert spec["rm3"] == {"terms": 4, "documents": 5, "weight": 0.75}
     assert spec["index"]["analyzer"]["name"] == "english"
-    both = words_and_vectors(index.bm25(), dense(folder)).spec()
-    assert (both["column"], both["normalisation"]) == ("words", ["filled", "z"])
+    both = lexical_dense_hybrid(index.bm25(), dense(folder)).spec()
+    assert (both["column"], both["normalisation"]) == ("lexical_score", ["filled", "z"])
     assert both["of"][1]["passages"]["passages"] == "sentences:2:1"
     stage = rerank(CrossEncoder.open(folder / "plain", max_length=9), index, seed=3).spec()
     assert stage["scorer"]["settings"] == {"max_length": 9}

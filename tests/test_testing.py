@@ -30,8 +30,8 @@ class Overlap:
     def score(self, pairs: Pairs) -> Scores:
         rows = [(pairs.queries[q], pairs.texts[t]) for q, t in pairs.index]
         values = np.array([self.value(*row) for row in rows], np.float32)
-        cut = np.array([len(text[self.most :].split()) for _, text in rows], np.int32)
-        return Scores(values, cut)
+        truncated_tokens = np.array([len(text[self.most :].split()) for _, text in rows], np.int32)
+        return Scores(values, truncated_tokens)
 
 
 class Broken(Overlap):
@@ -55,7 +55,7 @@ def test_a_scorer_that_keeps_the_contract() -> None:
 
 
 def sized(scores: Scores, values: NDArray[Any]) -> Scores:
-    return Scores(values, scores.cut)
+    return Scores(values, scores.truncated_tokens)
 
 
 def refuses_nothing(pairs: Pairs, scores: Scores) -> Scores:
@@ -68,10 +68,10 @@ BROKEN_SCORERS = {
     "the scale is 'stars'": Broken(lambda pairs, scores: scores, "stars"),
     "no pairs": Broken(refuses_nothing),
     "15 pairs but scores of shape": Broken(lambda p, s: sized(s, s.values[:-1])),
-    "15 pairs but counts of cut": Broken(lambda p, s: Scores(s.values, s.cut[:-1])),
+    "15 pairs but counts of cut": Broken(lambda p, s: Scores(s.values, s.truncated_tokens[:-1])),
     "scores are float64": Broken(lambda p, s: sized(s, s.values.astype(np.float64))),
     "not a finite number": Broken(lambda p, s: sized(s, s.values * np.float32(np.nan))),
-    "is not a whole number": Broken(lambda p, s: Scores(s.values, s.cut - 1)),
+    "is not a whole number": Broken(lambda p, s: Scores(s.values, s.truncated_tokens - 1)),
     "outside 0 to 1": Broken(lambda p, s: s, "probability"),
     "different scores": Broken(
         lambda p, s: sized(s, s.values + GENERATOR.random(len(p), np.float32))
@@ -81,7 +81,7 @@ BROKEN_SCORERS = {
         lambda p, s: sized(s, s.values + p.index[:, 1].astype(np.float32))
     ),
     "alone and": Broken(lambda p, s: sized(s, s.values + np.float32(len(p) / 100))),
-    "no token is counted as cut": Broken(lambda p, s: Scores(s.values, s.cut * 0)),
+    "no token is counted as cut": Broken(lambda p, s: Scores(s.values, s.truncated_tokens * 0)),
 }
 
 

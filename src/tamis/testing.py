@@ -45,7 +45,8 @@ def check_scorer(scorer: Scorer, pairs: Pairs | None = None, long_text: int = LO
     scores = _scored(scorer, pairs)
     again = _scored(scorer, pairs)
     _require(
-        np.array_equal(scores.values, again.values) and np.array_equal(scores.cut, again.cut),
+        np.array_equal(scores.values, again.values)
+        and np.array_equal(scores.truncated_tokens, again.truncated_tokens),
         "scoring the same pairs twice gives different scores",
     )
     _check_order(scorer, pairs, scores)
@@ -72,13 +73,17 @@ def _sample_pairs() -> Pairs:
 def _scored(scorer: Scorer, pairs: Pairs) -> Scores:
     """Score pairs and check what must be true of any answer."""
     scores = scorer.score(pairs)
-    for name, column in (("scores", scores.values), ("counts of cut tokens", scores.cut)):
+    for name, column in (
+        ("scores", scores.values),
+        ("counts of cut tokens", scores.truncated_tokens),
+    ):
         shape = np.shape(column)
         _require(shape == (len(pairs),), f"{len(pairs)} pairs but {name} of shape {shape}")
     _require(scores.values.dtype == np.float32, f"scores are {scores.values.dtype}, not float32")
     _require(bool(np.isfinite(scores.values).all()), "a score is not a finite number")
     _require(
-        np.issubdtype(scores.cut.dtype, np.integer) and bool((scores.cut >= 0).all()),
+        np.issubdtype(scores.truncated_tokens.dtype, np.integer)
+        and bool((scores.truncated_tokens >= 0).all()),
         "a count of cut tokens is not a whole number from 0 on",
     )
     if scorer.scale == "probability":
@@ -134,7 +139,7 @@ def _check_cuts(scorer: Scorer, words: int) -> None:
     values = scores.values.tolist()
     unread = values[0] != values[1] and values[2] == values[3]
     _require(
-        not unread or int(scores.cut[3]) > 0,
+        not unread or int(scores.truncated_tokens[3]) > 0,
         f"the end of a text of {words:,} words is not read, but no token is counted as cut",
     )
 

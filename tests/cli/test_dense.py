@@ -40,18 +40,18 @@ class Topics:
         return Scores(np.zeros(len(pairs), np.float32), np.zeros(len(pairs), np.int32))
 
     def encode(self, texts: Sequence[str]) -> Any:
-        return self.encode_counting(texts)[0]
+        return self.encode_with_truncation(texts)[0]
 
-    def encode_counting(self, texts: Sequence[str]) -> Any:
+    def encode_with_truncation(self, texts: Sequence[str]) -> Any:
         rows = np.zeros((len(texts), len(TOPICS)), np.float32)
-        cut = np.zeros(len(texts), np.int32)
+        truncated_tokens = np.zeros(len(texts), np.int32)
         for n, text in enumerate(texts):
             words = [word.strip(".,").lower() for word in text.split()]
-            cut[n] = max(0, len(words) - self.max_length)
+            truncated_tokens[n] = max(0, len(words) - self.max_length)
             for word in words[: self.max_length]:
                 if SAME.get(word, word) in TOPICS:
                     rows[n, TOPICS.index(SAME.get(word, word))] += 1
-        return rows, cut
+        return rows, truncated_tokens
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_encode_and_search(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "2 queries searched with dense topics, 0 without a result" in told
     found = read_run("run.parquet")
     assert list(found["q1"])[:2] == [("d1", 2.0), ("d3", 1.0)]
-    assert found["q2"].extra["query_cut"].tolist() == [1, 1, 1]
+    assert found["q2"].extra["truncated_query_tokens"].tolist() == [1, 1, 1]
     told = said(capsys, *search, "hybrid", "--k1", "1.2", "--model", "topics")
     assert "1 token of 1 query cut" in told
     assert "with 0.4 of bm25 k1=1.2 b=0.4 and 0.6 of dense topics" in told
@@ -101,7 +101,7 @@ def test_encode_and_search(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_passages(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["index", "docs.jsonl", "-o", "index", "--dense", "topics"]
     told = said(capsys, *arguments, "--passages", "words:4:3")
-    assert "cut" not in told
+    assert "truncated_tokens" not in told
     assert "index: 8 vectors" in told
     said(capsys, "search", "index", "queries.tsv", "-o", "run.parquet", "--ranking", "dense")
     assert read_run("run.parquet")["q2"].extra["passage"][0] == 2
@@ -179,7 +179,7 @@ def test_interrupted(
         raise KeyboardInterrupt
 
     said(capsys, "index", "docs.jsonl", "-o", "index")
-    monkeypatch.setattr(Topics, "encode_counting", stop)
+    monkeypatch.setattr(Topics, "encode_with_truncation", stop)
     kept = "interrupted: what was encoded is kept, and goes on with: tamis index -o"
     again = ["index", "-o", "index", "--dense", "topics", "--passages", "whole"]
     told = said(capsys, *again, code=130)

@@ -67,12 +67,12 @@ def test_scores_are_the_models(folder: Path, capsys: pytest.CaptureFixture[str])
         )
         assert dict(after[query]) == pytest.approx({d: expected[d] for d in after[query].ids})
     assert after["q1"].extra["passage"].tolist() == [0] * 4
-    assert dict(zip(after["q2"].ids, after["q2"].extra["first"].tolist(), strict=True)) == {
-        "d4": 9, "d2": 8,
-    }  # fmt: skip
+    second = after["q2"]
+    previous = second.extra["previous_score"].tolist()
+    assert dict(zip(second.ids, previous, strict=True)) == {"d4": 9, "d2": 8}
     assert after.queries["q1"].text == "drum sieve"
     # 24 tokens, 3 of them special, 2 the query's: 19 are left for d2's 47, twice
-    assert found["scored"]["cut"] == {"tokens": 56, "passages": 2, "documents": 2}
+    assert found["scored"]["truncated_tokens"] == {"tokens": 56, "passages": 2, "documents": 2}
     assert found["scored"]["pairs"] == {"scored": 6, "spared": 0}
     assert found["how"]["model"] == "model"
 
@@ -121,9 +121,9 @@ def test_a_kept_score_is_of_this_model_only(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts(capsys, "-o", "out.trec")
-    assert run(["adopt", "model", "-o", "cut", "--max-length", "12"]) == 0
+    assert run(["adopt", "model", "-o", "truncated_tokens", "--max-length", "12"]) == 0
     capsys.readouterr()
-    assert run([*RERANK, "--model", "cut", "-o", "out.trec", "--force", "--json"]) == 0
+    assert run([*RERANK, "--model", "truncated_tokens", "-o", "out.trec", "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scored"]["pairs"] == {
         "scored": 6,
         "spared": 0,
@@ -135,7 +135,7 @@ def test_the_table_for_a_person(folder: Path, capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr()
     assert "tokens 56, passages 2, documents 2" in printed.out
     assert "queries with another first document" in printed.out
-    assert "left out, for TREC runs have no place for it: first, passage, cut" in printed.err
+    assert "left out, for TREC runs have no place for it: previous_score, passage, truncated_tokens" in printed.err
     assert run([*RERANK, "--model", "model", "-o", "-"]) == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("q1 Q0 ")
@@ -150,7 +150,7 @@ def test_depth_and_passages(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert after["q1"].extra["passage"][2:].tolist() == [-1, -1]
     assert found["how"]["sentences"] == "tamis-rules 1"
     windows = facts(capsys, "-o", "out.parquet", "--passages", "tokens:8:4")
-    assert windows["scored"]["cut"]["tokens"] == 0
+    assert windows["scored"]["truncated_tokens"]["tokens"] == 0
 
 
 def test_a_latency(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from tamis.cli.app import run
 from tamis.errors import InputError
 from tamis.labels import Examples, join_examples, read_examples, write_examples
 from tamis.labels.examples import SOURCES
-from tamis.scorers.model_manifest import read_note
+from tamis.scorers.model_manifest import read_model_manifest
 from tamis.text.near import query_hash
 from tamis.training import loop
 from tamis.training.trainer import Job
@@ -153,7 +153,7 @@ def test_scores_and_then_judgements_in_one_command(
     capsys.readouterr()
     assert run([*both, "--resume"]) == 0
     assert "model.infuse-scores-small is trained already, " in capsys.readouterr().err
-    chain = read_note(Path("model")).facts["chain"]
+    chain = read_model_manifest(Path("model")).facts["chain"]
     assert [step["recipe"] for step in chain] == ["infuse-scores-small", "infuse-gold-small"]
     assert [list(step["labels"]) for step in chain] == [["weak"], ["gold"]]
     assert run([*both, "--resume"]) == 0

@@ -14,7 +14,7 @@ from tamis.collection import pydocs
 from tamis.collection.pydocs import PyDocs, open_pydocs
 from tamis.collection.pydocs import documents as documents_module
 from tamis.collection.pydocs import questions as questions_module
-from tamis.collection.pydocs.library import Library
+from tamis.collection.pydocs.library import DocumentLookup
 from tamis.collection.pydocs.questions import (
     Question,
     Questions,
@@ -135,7 +135,7 @@ def toy(tmp_path: Path) -> dict[str, str]:
         "play = _toy.play\n"
         "if True:\n    def late(): 'Under an if.'\n"
     )
-    entries = Library(tmp_path).entries("toy")
+    entries = DocumentLookup(tmp_path).entries("toy")
     return {name: f"{entry.signature}|{entry.doc}" for name, entry in entries}
 
 
@@ -156,7 +156,7 @@ def test_a_module_has_its_own_names_and_those_of_hidden_modules(toy: dict[str, s
 @pytest.mark.parametrize("name", ["no_such_module", "this", "xml.dom.minidom"])
 def test_a_module_without_source_is_absent_and_not_imported(name: str, tmp_path: Path) -> None:
     before = set(sys.modules)
-    assert [entry.doc for _, entry in Library(tmp_path).entries(name)] == [""]
+    assert [entry.doc for _, entry in DocumentLookup(tmp_path).entries(name)] == [""]
     assert set(sys.modules) == before
 
 

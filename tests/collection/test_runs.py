@@ -71,7 +71,7 @@ def with_everything() -> Run:
         big=np.array([1 << 40, 0, -1]),
         before=np.array([0.1, 2.0, 1e30]),
         single=np.array([0.1, 2.0, 3.0], np.float32),
-        cut=np.array([True, False, True]),
+        truncated_tokens=np.array([True, False, True]),
         note=np.array(["", "tab\there", "é漢"]),
     )
 
@@ -157,7 +157,7 @@ def test_the_file_is_what_others_read(tmp_path: Path) -> None:
 def test_notes_say_what_trec_cannot_hold(tmp_path: Path) -> None:
     queries = Queries.of([Query("q1", "sieve"), Query("q2", "drum")])
     run = Run(queries, Ids.of(["a"]), np.array([0, 1, 1]), np.array([0]), np.array([1.0]))
-    notes = write_run(run.with_extra(passage=[3], cut=[0]), tmp_path / "run")
+    notes = write_run(run.with_extra(passage=[3], truncated_tokens=[0]), tmp_path / "run")
     assert notes == [
         "left out, for TREC runs have no place for it: passage, cut",
         "left out, for TREC runs have no place for them: the queries' texts",

@@ -39,7 +39,7 @@ from tamis.fitting.systems.fine_tuned import FineTuned
 from tamis.judging import sources_of
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
-from tamis.scorers.model_manifest import read_note, write_note
+from tamis.scorers.model_manifest import read_model_manifest, write_model_manifest
 from tamis.search.dense import vector_model
 from tamis.search.tune import tune
 from tamis.training import trainer
@@ -190,7 +190,7 @@ def test_a_base_that_only_reads_queries_searches_as_it_was_tested(
     name = next(name for name in weights if name.endswith("layer.0.output.dense.weight"))
     weights[name] = -weights[name]
     files.save_file(weights, own / "model.safetensors", metadata={"format": "pt"})
-    write_note(own, replace(read_note(own), documents="documents"))
+    write_model_manifest(own, replace(read_model_manifest(own), documents="documents"))
     folder = collection(tmp_path / "docs")
     plan_with_vectors(monkeypatch, used=True)
     hand_over(monkeypatch, chosen)
@@ -852,31 +852,39 @@ def test_a_fusion_is_that_of_the_stage() -> None:
     documents = [tamis.Document(f"d{n}", "x" * (n * 7 % 5 + 1)) for n in range(8)]
     first = Run.from_dict({"q": {f"d{n}": 9.0 - n for n in range(8)}})
     first = first.with_queries(Queries.of([Query("q", "x")]))
-    words = first.with_extra(words=np.array([1, 7, 0, 3, 5, 2, 9, 8], np.float32))
+    words = first.with_extra(lexical_score=np.array([1, 7, 0, 3, 5, 2, 9, 8], np.float32))
     kinds = {kind.key: kind for kind in KINDS}
-    for candidates, key, column in ((first, "bm25", None), (words, "hybrid", "words")):
+    for candidates, key, column in ((first, "bm25", None), (words, "hybrid", "lexical_score")):
         raw = rerank(Lengths(), documents, depth=6)(candidates)
         retriever: Any = kinds[key]
         base: Any = kinds["base_model"]
         for system in all_systems([retriever], retriever, [base]):
             if system.weight is not None:
-                beside = column if system.weight else None
+                fuse_with_column = column if system.weight else None
                 staged = rerank(
-                    Lengths(), documents, depth=6, interpolate=system.weight, beside=beside
+                    Lengths(),
+                    documents,
+                    depth=6,
+                    interpolate=system.weight,
+                    fuse_with_column=fuse_with_column,
                 )(candidates)
                 mine = system.rank(candidates, raw)
                 assert mine == staged
                 assert np.array_equal(features(mine), features(staged))
-                known = candidates.extra["words"][mine.doc] if column else mine.extra["first"]
+                known = (
+                    candidates.extra["lexical_score"][mine.doc]
+                    if column
+                    else mine.extra["previous_score"]
+                )
                 assert features(mine)[:, 1].tolist() == known.tolist()
 
 
 def test_a_cross_encoder_is_fused_with_the_hybrid_and_embeddings_only_with_words() -> None:
     first = Run.from_dict({"q": {"a": 3.0, "b": 2.0, "c": 0.0}})
-    found = first.with_extra(words=np.array([0, 4, 2], np.float32))
+    found = first.with_extra(lexical_score=np.array([0, 4, 2], np.float32))
     scored = Run.from_dict({"q": {"a": 0.0, "b": 0.0, "c": 1.0}}).with_extra(
-        first=np.array([0, 2, 3], np.float32), words=np.array([2, 4, 0], np.float32),
-        passage=np.zeros(3, np.int32),
+        previous_score=np.array([0, 2, 3], np.float32),
+        lexical_score=np.array([2, 4, 0], np.float32), passage=np.zeros(3, np.int32),
     )  # fmt: skip
     assert scored.docs.take(scored.doc) == ["c", "b", "a"]
     kinds: dict[str, Any] = {kind.key: kind for kind in KINDS}
@@ -896,9 +904,9 @@ def test_a_run_is_fused_as_the_sieve_fuses_what_it_finds(
     _, sieve = fit(request(collection(tmp_path / "docs"), tmp_path / "s", base))
     assert sieve is not None
     plain = Run.from_dict({"q": {"d01": 1.0}})
-    lexical = plain.with_extra(words=np.ones(1, np.float32))
+    lexical = plain.with_extra(lexical_score=np.ones(1, np.float32))
     settings = rerank_settings(sieve, lexical)
-    assert (settings.weight, settings.column, settings.notes) == (0.5, "words", ())
+    assert (settings.weight, settings.column, settings.notes) == (0.5, "lexical_score", ())
     settings = rerank_settings(sieve, plain)
     assert settings.column is None and "the sieve fuses with those of BM25" in settings.notes[0]
     assert rerank_settings(sieve, lexical, 0.9).weight == 0.9
@@ -1198,7 +1206,10 @@ def test_columns_of_your_own_candidates_say_nothing(tmp_path: Path, base: Path) 
     ids = tamis.open_collection(folder).queries.ids
     run = Run.from_dict({query: {f"d{n:02}": 50.0 - n for n in range(20)} for query in ids})
     tested = []
-    for name, mine in (("plain", run), ("more", run.with_extra(words=np.arange(len(run.doc)) % 7))):
+    for name, mine in (
+        ("plain", run),
+        ("more", run.with_extra(lexical_score=np.arange(len(run.doc)) % 7)),
+    ):
         tamis.write_run(mine, tmp_path / f"{name}.parquet")
         given = tmp_path / f"{name}.parquet"
         _, sieve = fit(request(folder, tmp_path / name, base, user_run=str(given)))

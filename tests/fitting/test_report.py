@@ -131,7 +131,9 @@ def scored(qrels: Qrels, seed: int, skill: float, first: Run | None = None) -> R
     rows = len(run.doc)
     before = {(q, d): s for q in first for d, s in first[q]}
     told = [before[q, d] for q in run for d in run[q].ids]
-    return run.with_extra(first=told, passage=np.ones(rows, int), cut=np.arange(rows) % 2)
+    return run.with_extra(
+        previous_score=told, passage=np.ones(rows, int), truncated_tokens=np.arange(rows) % 2
+    )
 
 
 def fit_in_miniature(
@@ -213,7 +215,7 @@ def rankings(
     models = {key: scored(qrels, seed, skill, before) for key, skill in skills.items()}
     if candidates == "hybrid":
         models = {
-            key: run.with_extra(words=scores_in(retrieved["bm25"], run))
+            key: run.with_extra(lexical_score=scores_in(retrieved["bm25"], run))
             for key, run in models.items()
         }
     return {

@@ -22,7 +22,7 @@ from tamis.fitting.result import FitResult
 from tamis.fitting.sieve import Sieve, load_sieve
 from tamis.fitting.system import Reranker, Retriever, SystemKind
 from tamis.registry import Openers, Opening
-from tamis.search.default_source import chosen_source
+from tamis.search.defaults import default_source
 from tamis.types import Run, Spec, Stage
 from tamis.types.pipeline import SPEC_VERSION
 
@@ -69,7 +69,7 @@ class QueryLikelihood(Retriever):
         return budget.data.documents / 5_000
 
     def prepare(self, fit: FitInputs) -> Spec:
-        return chosen_source(fit.index, "ql", rm3=False).spec()
+        return default_source(fit.index, "ql", rm3=False).spec()
 
 
 def with_kinds(monkeypatch: pytest.MonkeyPatch, *kinds: SystemKind) -> None:

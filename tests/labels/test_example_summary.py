@@ -17,7 +17,7 @@ from tamis.labels.example_summary import (
     show_examples,
 )
 from tamis.labels.examples import Examples
-from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLookup
 from tamis.types import Document, Qrels, Queries, Query, Run
 
 MADE = Examples.of_rows(
@@ -38,7 +38,7 @@ QUERIES = Queries.of([Query("q1", "first"), Query("q2", "second")])
 
 
 def test_counts() -> None:
-    facts = describe_examples(MADE, MappingLibrary(DOCS)).facts
+    facts = describe_examples(MADE, MappingLookup(DOCS)).facts
     assert facts["rows"] == 7
     assert (facts["groups"], facts["queries"], facts["documents"]) == (2, 2, 5)
     assert facts["by"]["role"] == {"positive": 3, "negative": 3, "pool": 1}
@@ -100,19 +100,19 @@ def test_grades_and_scores_are_looked_up() -> None:
 
 def test_some_are_shown() -> None:
     made = MADE.with_queries(QUERIES)
-    first, second = show_examples(made, MappingLibrary(DOCS), 5)
+    first, second = show_examples(made, MappingLookup(DOCS), 5)
     assert (first.text, second.text) == ("first", "second")
     assert [row.document for row in first.rows] == ["d1", "d2", "d3"]
     assert first.of == 4
     assert [row.role for row in second.rows] == ["positive", "positive", "negative"]
     assert second.rows[0].text == "Title xx"
-    assert len(show_examples(made, MappingLibrary(DOCS), 1)) == 1
+    assert len(show_examples(made, MappingLookup(DOCS), 1)) == 1
 
 
 def test_of_scores_the_best_and_the_worst_are_shown() -> None:
     rows = [("q1", f"d{n}", float(n), "pool") for n in range(1, 8)]
     made = Examples.of_rows(rows, source="teacher", kind="score").with_queries(QUERIES)  # type: ignore[arg-type]
-    (group,) = show_examples(made, MappingLibrary(DOCS), 5)
+    (group,) = show_examples(made, MappingLookup(DOCS), 5)
     assert [row.value for row in group.rows] == [7, 6, 2, 1]
 
 
@@ -128,7 +128,7 @@ def test_copies_of_a_positive_are_left_out() -> None:
 
 def test_nothing_at_all_can_be_described() -> None:
     empty = replace(MADE, facts={}).select(np.zeros(len(MADE), bool))
-    facts = describe_examples(empty, MappingLibrary({}), Run.from_dict({}))
+    facts = describe_examples(empty, MappingLookup({}), Run.from_dict({}))
     assert facts.facts["rows"] == 0
     assert facts.facts["likely false negatives"]["rows"] == 0
 
@@ -136,5 +136,5 @@ def test_nothing_at_all_can_be_described() -> None:
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_the_same_are_shown_again(count: int) -> None:
     made = MADE.with_queries(QUERIES)
-    library = MappingLibrary(DOCS)
+    library = MappingLookup(DOCS)
     assert show_examples(made, library, count) == show_examples(made, library, count)

@@ -18,7 +18,7 @@ from tamis.errors import InputError, OutputError
 from tamis.labels import Examples, join_examples, read_examples, write_examples
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import KINDS, ROLES, SOURCES, TO_THE_END
-from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLookup
 from tamis.types import Document, Ids, Passage, Queries, Query
 
 TWO = Examples.of_rows(
@@ -170,9 +170,9 @@ def test_bad_files(tmp_path: Path) -> None:
     pq.write_table(holes, tmp_path / "holes")
     with pytest.raises(InputError, match="a row without a query"):
         read_examples(tmp_path / "holes")
-    (tmp_path / "cut").write_bytes((tmp_path / "good").read_bytes()[:-20])
+    (tmp_path / "truncated_tokens").write_bytes((tmp_path / "good").read_bytes()[:-20])
     with pytest.raises(InputError, match="cut cannot be read"):
-        read_examples(tmp_path / "cut")
+        read_examples(tmp_path / "truncated_tokens")
     blocks = bytearray((tmp_path / "good").read_bytes())
     first = pq.read_metadata(tmp_path / "good").row_group(0).column(0)
     start = first.dictionary_page_offset or first.data_page_offset
@@ -206,7 +206,7 @@ def test_a_file_is_replaced_only_if_asked(tmp_path: Path) -> None:
 
 
 DRUM = Document("d1", "One sieve. Two drums. Three nets.", "Drum")
-LIBRARY = MappingLibrary({"d1": DRUM, "d2": Document("d2", "A mill."), "d3": DRUM})
+LIBRARY = MappingLookup({"d1": DRUM, "d2": Document("d2", "A mill."), "d3": DRUM})
 
 
 def test_texts_are_read_where_rows_point() -> None:
@@ -217,7 +217,7 @@ def test_texts_are_read_where_rows_point() -> None:
         end=np.array([TO_THE_END, 21, 3], np.int32),
         titled=np.array([True, False, True]),
     )
-    library = MappingLibrary({"d1": DRUM, "d2": Document("d2", "A mill."),
+    library = MappingLookup({"d1": DRUM, "d2": Document("d2", "A mill."),
                               "d3": replace(DRUM, id="d3")})  # fmt: skip
     assert row_texts(spans, np.arange(3), library) == (
         ["second", "second", "first"],

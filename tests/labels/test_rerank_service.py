@@ -83,7 +83,7 @@ def test_what_is_sent_and_what_comes_back(service: Service) -> None:
     index = np.array([[1, 2], [0, 0], [1, 0], [0, 1]], np.int32)
     scores = service.scorer().score(Pairs(["drum", "net"], ["a", "bbbb", "cc"], index))
     assert scores.values.tolist() == pytest.approx([0.002, 0.001, 0.001, 0.004])
-    assert scores.cut.tolist() == [0] * 4
+    assert scores.truncated_tokens.tolist() == [0] * 4
     assert service.asked == [
         {"model": "strong", "query": "drum", "documents": ["a", "bbbb"], "top_n": 2},
         {"model": "strong", "query": "net", "documents": ["cc", "a"], "top_n": 2},

@@ -19,7 +19,7 @@ from tamis.labels.teacher_threshold import Calibration, best_threshold, calibrat
 from tamis.labels.transfer import NegativesFrom, doc_labelled, qa_docrank
 from tamis.pipeline import passage_scores
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLookup
 from tamis.training.recipes import RECIPES
 from tamis.training.samplers import batches
 from tamis.types import Document, Ids, Pairs, Qrels, Queries, Query, Run, Scores
@@ -48,7 +48,7 @@ RUN = Run.from_dict(
 QRELS = Qrels.from_dict({"q1": {"a": 1, "b": 2, "c": 0}, "q2": {"e": 1}, "q3": {"c": 1}})
 TEST = Ids.of(["q4"])
 SENTENCES = "sentences:1:1"
-LIBRARY = MappingLibrary({document.id: document for document in DOCUMENTS})
+LIBRARY = MappingLookup({document.id: document for document in DOCUMENTS})
 
 
 @dataclass
@@ -202,7 +202,7 @@ def test_a_positive_is_never_also_a_negative_of_its_query(data: st.DataObject) -
     made = [doc_labelled(run, qrels, documents, test=TEST, passages=SENTENCES)]
     if any("Good" in text for text in " ".join(d.text for d in documents[:count]).split()):
         made.append(qa_docrank(run, qrels, documents, Spy(), test=TEST, passages=SENTENCES))
-    library = MappingLibrary({document.id: document for document in documents})
+    library = MappingLookup({document.id: document for document in documents})
     for examples in made:
         _, read = row_texts(examples.with_queries(QUERIES), np.arange(len(examples)), library)
         positive = {t for t, is_it in zip(read, examples.is_role("positive"), strict=True) if is_it}
@@ -272,7 +272,7 @@ def test_a_threshold_between_neighbouring_scores_keeps_them_apart() -> None:
         def score(self, pairs: Pairs) -> Scores:
             found = super().score(pairs)
             close = np.where(found.values > 0.6, high, low).astype(np.float32)
-            return Scores(close, found.cut)
+            return Scores(close, found.truncated_tokens)
 
     chosen = best_threshold(np.array([low, high], np.float32), np.array([False, True]))
     assert np.float32(chosen.threshold) == high

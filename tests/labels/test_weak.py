@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tamis.errors import InputError
 from tamis.labels.example_texts import row_texts
 from tamis.labels.weak import LUCENE, scaled, weak
-from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLookup
 from tamis.scorers.lexical import Lexical
 from tamis.search import Index
 from tamis.types import Document, Pairs, Queries, Query, Run, Scores
@@ -77,7 +77,7 @@ def test_passages_are_rows_that_lead_back_to_what_was_scored() -> None:
     assert [(int(s), int(e)) for s, e in zip(made.start, made.end, strict=True)][:4] == [
         (0, 14), (15, 25), (0, 4), (5, 26),
     ]  # fmt: skip
-    library = MappingLibrary({document.id: document for document in DOCUMENTS})
+    library = MappingLookup({document.id: document for document in DOCUMENTS})
     queries, texts = row_texts(made, np.arange(len(made)), library)
     assert list(zip(queries, texts, strict=True)) == scorer.seen
     # least 2 words, most 5: the minimum and maximum are over the query's passages
@@ -89,7 +89,7 @@ def test_titles_stand_where_the_spec_says(spec: str) -> None:
     scorer = Words()
     documents = [Document("a", "one two three four. five six", "Title"), *DOCUMENTS[1:]]
     made = weak(RUN, scorer, documents, passages=spec)
-    library = MappingLibrary({document.id: document for document in documents})
+    library = MappingLookup({document.id: document for document in documents})
     queries, texts = row_texts(made, np.arange(len(made)), library)
     read = [(query, text.strip()) for query, text in zip(queries, texts, strict=True)]
     assert set(read) == set(scorer.seen)

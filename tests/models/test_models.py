@@ -13,7 +13,7 @@ import pytest
 from tamis.errors import DamagedError, InputError
 from tamis.models import (
     Base,
-    ModelNote,
+    ModelManifest,
     adopt,
     describe_model,
     find_base,
@@ -24,7 +24,7 @@ from tamis.models import (
 )
 from tamis.models.base_models import KNOWN
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import read_note, write_note
+from tamis.scorers.model_manifest import read_model_manifest, write_model_manifest
 from tamis.scorers.tokens import Tokens
 from tamis.scorers.weights import check_vocabulary
 from tamis.types import Pairs
@@ -69,27 +69,27 @@ def change(path: Path, **values: Any) -> None:
 
 
 def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
-    note = ModelNote(
+    note = ModelManifest(
         "target-words", 300, "probability", template="{query} {document}", words=("▁a", "▁b"),
         word_ids=(3, 4), score="words", base=Base("t5", "ab" * 32), facts={"seed": 7},
     )  # fmt: skip
-    write_note(tmp_path, note)
-    found = read_note(tmp_path)
+    write_model_manifest(tmp_path, note)
+    found = read_model_manifest(tmp_path)
     assert found.facts["seed"] == 7
-    write_note(tmp_path, found)
-    assert read_note(tmp_path) == found
+    write_model_manifest(tmp_path, found)
+    assert read_model_manifest(tmp_path) == found
     assert (found.words, found.word_ids, found.base) == (note.words, note.word_ids, note.base)
     assert ("words", "▁a (3) against ▁b (4)") in describe_model(found)
 
 
 @pytest.mark.parametrize("lost", ["scorer", "max_length", "scale"])
 def test_a_note_without_what_it_needs_is_damaged(lost: str, tmp_path: Path) -> None:
-    write_note(tmp_path, ModelNote("bi-encoder", 10, "cosine", pooling="mean"))
+    write_model_manifest(tmp_path, ModelManifest("bi-encoder", 10, "cosine", pooling="mean"))
     values = json.loads((tmp_path / "tamis.json").read_text())
     del values[lost]
     (tmp_path / "tamis.json").write_text(json.dumps(values))
     with pytest.raises(DamagedError, match=lost):
-        read_note(tmp_path)
+        read_model_manifest(tmp_path)
 
 
 def test_a_plain_folder_is_told_from_a_model(plain: Path, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_by_hand() -> None:
     assert run["q1"].ids == ["a", "c", "b", "e", "d"]
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert run["q1"].extra["passage"].tolist() == [1, 0, 0, 1, -1]
-    assert run["q1"].extra["first"].tolist() == [2, 1, 1.5, 0.25, 0.5]
+    assert run["q1"].extra["previous_score"].tolist() == [2, 1, 1.5, 0.25, 0.5]
 
 
 def test_the_ends_of_alpha() -> None:

@@ -25,9 +25,9 @@ def pairs_of(numbers: range, query: str = "sieve") -> Pairs:
     return Pairs([query], TEXTS, index)
 
 
-def scores_of(values: Iterable[float], cut: Iterable[int] = ()) -> Scores:
+def scores_of(values: Iterable[float], truncated_tokens: Iterable[int] = ()) -> Scores:
     found = np.fromiter(values, np.float32)
-    return Scores(found, np.fromiter(cut or [0] * len(found), np.int32))
+    return Scores(found, np.fromiter(truncated_tokens or [0] * len(found), np.int32))
 
 
 def fill(path: Path, *parts: range, model: str = "model") -> None:
@@ -42,7 +42,7 @@ def known(path: Path, model: str = "model", query: str = "sieve") -> list[int]:
         scores, found = cache.find(cache.keys(pairs_of(range(40), query)))
     numbers: list[int] = np.flatnonzero(found).tolist()
     assert scores.values[found].tolist() == [n / 2 for n in numbers]
-    assert scores.cut[found].tolist() == numbers
+    assert scores.truncated_tokens[found].tolist() == numbers
     return numbers
 
 

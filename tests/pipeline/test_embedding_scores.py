@@ -29,20 +29,22 @@ class Letters:
     asked: list[str] = field(default_factory=list)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self.encode_counting(texts)[0]
+        return self.encode_with_truncation(texts)[0]
 
-    def encode_counting(
+    def encode_with_truncation(
         self, texts: Sequence[str]
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         self.asked += texts
         counts = [[text[:MOST].lower().count(letter) for letter in LETTERS] for text in texts]
         rows = np.roll(np.array(counts, np.float32).reshape(-1, 26) + 0.01, self.shift, axis=1)
         rows[:, 0] *= 1 + self.shift
-        cut = np.array([max(0, len(text) - MOST) for text in texts], np.int32)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True), cut
+        truncated_tokens = np.array([max(0, len(text) - MOST) for text in texts], np.int32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True), truncated_tokens
 
     def score(self, pairs: Pairs) -> Scores:
-        (queries, first), (texts, second) = map(self.encode_counting, (pairs.queries, pairs.texts))
+        (queries, first), (texts, second) = map(
+            self.encode_with_truncation, (pairs.queries, pairs.texts)
+        )
         query, text = pairs.index.T
         values = np.einsum("nd,nd->n", queries[query], texts[text])
         return Scores(values, first[query] + second[text])
@@ -97,8 +99,8 @@ def test_the_same_without_running_documents(
     assert not {document.text for document in DOCUMENTS if document.text} & set(scorer.asked)
     assert scorer.asked.count("sieves") == 2  # each time; the texts it is known by once
     assert len(scorer.asked) == 6
-    cut = stage(RUN).extra["cut"].sum()
-    assert cut > 0
+    truncated_tokens = stage(RUN).extra["truncated_tokens"].sum()
+    assert truncated_tokens > 0
 
 
 def test_chunks(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,12 +136,12 @@ def test_a_scale_that_is_no_product(index: Index) -> None:
 
 def test_a_query_whose_vector_is_no_number(index: Index) -> None:
     class Broken(Letters):
-        def encode_counting(
+        def encode_with_truncation(
             self, texts: Sequence[str]
         ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-            rows, cut = super().encode_counting(texts)
+            rows, truncated_tokens = super().encode_with_truncation(texts)
             rows[[text == "sieves" for text in texts]] = np.nan
-            return rows, cut
+            return rows, truncated_tokens
 
     index.encode(Letters())
     with pytest.raises(InputError, match="passage 0 of document 'a' for query 'q1' is nan"):

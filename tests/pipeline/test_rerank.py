@@ -56,13 +56,13 @@ class Words:
 
     def score(self, pairs: Pairs) -> Scores:
         self.seen.append(pairs)
-        values, cut = [], []
+        values, truncated_tokens = [], []
         for query, text in pairs.index.tolist():
             words = pairs.texts[text].lower().replace(".", " ").split()
-            cut.append(max(0, len(words) - self.limit))
+            truncated_tokens.append(max(0, len(words) - self.limit))
             kept = words[: self.limit]
             values.append(len(kept) + sum(w in pairs.queries[query].split() for w in kept) / 2)
-        return Scores(np.array(values, np.float32), np.array(cut, np.int32))
+        return Scores(np.array(values, np.float32), np.array(truncated_tokens, np.int32))
 
 
 def ranked(run: Run) -> dict[str, list[tuple[str, float]]]:
@@ -76,7 +76,7 @@ def test_by_hand() -> None:
     # f has no text and no title: it cannot be scored and goes below
     assert list(run["q2"]) == [("b", 5.5), ("c", 2), ("f", 1)]
     assert list(run["q3"]) == [("a", 6), ("d", 2)]
-    assert run["q1"].extra["first"].tolist() == [9, 8, 6, 7, 5, 4]
+    assert run["q1"].extra["previous_score"].tolist() == [9, 8, 6, 7, 5, 4]
     assert run["q1"].extra["passage"].tolist() == [0, 0, 0, 0, -1, -1]
     assert run["q2"].extra["passage"].tolist() == [0, 0, -1]
     assert run.queries is RUN.queries
@@ -100,8 +100,12 @@ def test_further_columns_travel_along() -> None:
 
 def test_cuts_are_counted() -> None:
     done = rerank(Words(limit=3), DOCUMENTS, depth=2).rerank(RUN)
-    assert done.run["q1"].extra["cut"].tolist() == [2, 2, 0, 0, 0, 0]
-    assert done.facts()["scored"]["cut"] == {"tokens": 6, "passages": 3, "documents": 3}
+    assert done.run["q1"].extra["truncated_tokens"].tolist() == [2, 2, 0, 0, 0, 0]
+    assert done.facts()["scored"]["truncated_tokens"] == {
+        "tokens": 6,
+        "passages": 3,
+        "documents": 3,
+    }
 
 
 def test_what_changed() -> None:
@@ -134,9 +138,9 @@ def test_interpolation_by_hand() -> None:
     assert [score for _, score in run["q1"]] == pytest.approx([*expected.values(), -1, -2, -3])
     assert rerank(Words(), DOCUMENTS, interpolate=1.0)(RUN)["q2"].ids == ["b", "c", "f"]
     with pytest.raises(InputError, match="the run has no column 'words'"):
-        rerank(Words(), DOCUMENTS, interpolate=0.5, beside="words")(RUN)
+        rerank(Words(), DOCUMENTS, interpolate=0.5, fuse_with_column="words")(RUN)
     with pytest.raises(InputError, match="fused with"):
-        rerank(Words(), DOCUMENTS, beside="words")
+        rerank(Words(), DOCUMENTS, fuse_with_column="words")
     only_first = rerank(Words(), DOCUMENTS, depth=3, interpolate=0.0)(RUN)
     assert only_first["q2"].ids == ["c", "b", "f"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tamis.models import adopt
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.testing import check_scorer
 from tamis.types import Pairs
 
@@ -23,22 +23,22 @@ def model(tmp_path: Path, tiny_cross_encoder: Path) -> BiEncoder:
 def test_scores_are_those_of_the_model(model: BiEncoder) -> None:
     pairs = Pairs(["drum", "a net"], ["sieve", "grain flour fish the sort", "drum"],
                   np.array([[0, 0], [1, 1], [0, 2], [1, 0]], np.int32))  # fmt: skip
-    found, wanted = Remembering(model).score(pairs), model.score(pairs)
+    found, wanted = EmbeddingCache(model).score(pairs), model.score(pairs)
     assert found.values == pytest.approx(wanted.values, abs=1e-6)
-    assert found.cut.tolist() == wanted.cut.tolist()
-    check_scorer(Remembering(model))
+    assert found.truncated_tokens.tolist() == wanted.truncated_tokens.tolist()
+    check_scorer(EmbeddingCache(model))
 
 
 def test_every_text_is_run_once(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     run: list[str] = []
-    real = BiEncoder.encode_counting
+    real = BiEncoder.encode_with_truncation
 
     def encode(self: BiEncoder, texts: list[str]) -> object:
         run.extend(texts)
         return real(self, texts)
 
-    monkeypatch.setattr(BiEncoder, "encode_counting", encode)
-    scorer = Remembering(model, most=4)
+    monkeypatch.setattr(BiEncoder, "encode_with_truncation", encode)
+    scorer = EmbeddingCache(model, most=4)
     one = Pairs(["drum"], ["sieve", "net"], np.array([[0, 0], [0, 1]], np.int32))
     first = scorer.score(one).values
     assert scorer.score(one).values.tolist() == first.tolist()

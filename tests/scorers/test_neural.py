@@ -171,7 +171,7 @@ def test_a_cross_encoder_scores_as_transformers_does(
     expected = plain_cross_encoder(tmp_path, EVERY)
     assert np.ptp(expected) > 0.05
     assert np.abs(scores.values - expected).max() < 1e-5
-    assert scores.cut.sum() == 0
+    assert scores.truncated_tokens.sum() == 0
     assert scorer.scale == ("logit" if outputs == 1 else "probability")
     check_scorer(scorer)
 
@@ -215,18 +215,18 @@ def test_only_the_document_is_cut_and_the_cut_is_counted(tmp_path: Path) -> None
         np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.int32),
     )  # fmt: skip
     scores = scorer.score(pairs)
-    assert scores.cut.tolist() == [102 - 20, 0, 130 - 20, 31 - 20]
-    cut = Pairs(
+    assert scores.truncated_tokens.tolist() == [102 - 20, 0, 130 - 20, 31 - 20]
+    truncated_tokens = Pairs(
         ["drum sieve", "net " * 10, "net " * 19], ["grain " * 18, "grain " * 10, "sea"],
         np.array([[0, 0], [1, 1], [2, 2]], np.int32),
     )  # fmt: skip
-    assert np.allclose(scores.values[[0, 2, 3]], scorer.score(cut).values, atol=1e-6)
+    assert np.allclose(scores.values[[0, 2, 3]], scorer.score(truncated_tokens).values, atol=1e-6)
 
 
 def test_a_million_words_do_no_harm(tmp_path: Path) -> None:
     scorer = CrossEncoder.open(bert(tmp_path, 1))
     pairs = Pairs(["net"], ["sea " * 1_000_000, "sea"], np.array([[0, 0], [0, 1]], np.int32))
-    assert scorer.score(pairs).cut.tolist() == [1_000_001 - 63, 0]
+    assert scorer.score(pairs).truncated_tokens.tolist() == [1_000_001 - 63, 0]
 
 
 def test_lengths_the_model_cannot_take_are_refused(tmp_path: Path) -> None:
@@ -282,8 +282,8 @@ def test_a_bi_encoder_asks_how_to_pool(tmp_path: Path) -> None:
 
 def test_a_bi_encoder_counts_what_is_cut(tmp_path: Path) -> None:
     scorer = BiEncoder.open(bert(tmp_path, 1), pooling="mean", max_length=12)
-    vectors, cut = scorer.encode_counting(["net " * 30, "net " * 10])
-    assert cut.tolist() == [20, 0]
+    vectors, truncated_tokens = scorer.encode_with_truncation(["net " * 30, "net " * 10])
+    assert truncated_tokens.tolist() == [20, 0]
     assert np.allclose(vectors[0], vectors[1], atol=1e-6)
 
 
@@ -388,10 +388,10 @@ def test_t5_keeps_the_contract(tmp_path: Path) -> None:
 def test_the_end_of_the_template_is_never_cut(make: Any, tmp_path: Path) -> None:
     scorer = TargetWords.open(make(tmp_path), ("true", "false"), max_length=90)
     texts = [("net " * 400, "sea " * 400), ("net", "sea " * 400), ("net " * 400, "sea")]
-    ids, cut = scorer.template.encode(scorer.tokens, texts, 90)
+    ids, truncated_tokens = scorer.template.encode(scorer.tokens, texts, 90)
     whole, _ = scorer.template.encode(scorer.tokens, texts, 100_000)
     tail = 3 if make is t5 else 6
-    for each, full, lost in zip(ids, whole, cut, strict=True):
+    for each, full, lost in zip(ids, whole, truncated_tokens, strict=True):
         assert (len(each), len(each) + lost) == (90, len(full))
         assert each[-tail:].tolist() == full[-tail:].tolist()
 
@@ -399,11 +399,11 @@ def test_the_end_of_the_template_is_never_cut(make: Any, tmp_path: Path) -> None
 def test_a_document_loses_its_end(tmp_path: Path) -> None:
     scorer = TargetWords.open(t5(tmp_path), ("true", "false"), max_length=20)
     long, short = "sea grain" + " net" * 100, "sea grain" + " net" * 8
-    (cut, whole), lost = scorer.template.encode(
+    (truncated_tokens, whole), lost = scorer.template.encode(
         scorer.tokens, [("sieve", long), ("sieve", short)], 20
     )
     assert len(whole) <= 20
-    assert cut[: len(whole) - 3].tolist() == whole[:-3].tolist()
+    assert truncated_tokens[: len(whole) - 3].tolist() == whole[:-3].tolist()
     assert lost[0] > 80
     assert lost[1] == 0
 
@@ -478,9 +478,9 @@ def test_real_minilm_encodes_as_sentence_transformers_does(models: Path) -> None
     sentence_transformers = pytest.importorskip("sentence_transformers")
     texts = ["A drum sieve, or tamis.", "", "rivers " * 400, "Ünïcödé 円い箱 🙂 \x00 \x07?"]
     model = sentence_transformers.SentenceTransformer(str(models / "minilm"), device="cpu")
-    vectors, cut = BiEncoder.open(models / "minilm").encode_counting(texts)
+    vectors, truncated_tokens = BiEncoder.open(models / "minilm").encode_with_truncation(texts)
     assert np.abs(vectors - model.encode(texts)).max() < 1e-5
-    assert cut.tolist() == [0, 0, 400 - 254, 0]
+    assert truncated_tokens.tolist() == [0, 0, 400 - 254, 0]
 
 
 def test_real_t5_scores_as_transformers_does(models: Path) -> None:

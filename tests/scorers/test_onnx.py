@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.models import ModelNote, adopt, open_model, open_scorer
+from tamis.models import ModelManifest, adopt, open_model, open_scorer
 from tamis.models.onnx_files import write_float, write_int8
 from tamis.scorers import _onnx
 from tamis.scorers._onnx import FILES, Backend
@@ -216,8 +216,8 @@ def test_a_t5_has_no_longest_text_but_the_model_s_own(tmp_path: Path) -> None:
         for each in ("torch", backend)
     ]
     assert values[0].values == pytest.approx(values[1].values, abs=1e-4)
-    assert values[0].cut.tolist() == values[1].cut.tolist()
-    assert values[0].cut[0] > 0
+    assert values[0].truncated_tokens.tolist() == values[1].truncated_tokens.tolist()
+    assert values[0].truncated_tokens[0] > 0
 
 
 def weights_of(path: Path) -> dict[str, NDArray[Any]]:
@@ -299,7 +299,7 @@ from tamis.types import Pairs
 pairs = Pairs(["grain", "a drum sieve"], ["a net", "rivers flow to the sea " * 9],
               np.array([[0, 0], [0, 1], [1, 1]], np.int32))
 scores = open_scorer(sys.argv[1]).score(pairs)
-print(*scores.values.tolist(), *scores.cut.tolist())
+print(*scores.values.tolist(), *scores.truncated_tokens.tolist())
 try:
     open_scorer(sys.argv[1], backend="torch")
 except MissingExtraError as error:
@@ -319,7 +319,7 @@ def test_scoring_from_an_export_needs_no_torch(model: Path) -> None:
     numbers, hint = done.stdout.splitlines()
     found = [float(number) for number in numbers.split()]
     assert np.allclose(found[:3], expected.values, atol=1e-4)
-    assert found[3:] == expected.cut.tolist()
+    assert found[3:] == expected.truncated_tokens.tolist()
     assert sum(found[3:]) > 0
     assert hint == "pip install 'tamis[neural]'"
 
@@ -336,7 +336,7 @@ def test_which_back_end_runs_a_folder(model: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.undo()
     (model / "model.safetensors").unlink()
     assert kind() == "OnnxPairs"
-    assert isinstance(open_model(model), ModelNote)
+    assert isinstance(open_model(model), ModelManifest)
     with pytest.raises(InputError, match="has no weights"):
         open_scorer(model, backend="torch")
     shutil.rmtree(model / "onnx")

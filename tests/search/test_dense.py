@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tamis import durable
 from tamis.errors import DamagedError, InputError, OutputError
-from tamis.pipeline.hybrid import Hybrid, hybrid, words_and_vectors
+from tamis.pipeline.hybrid import Hybrid, hybrid, lexical_dense_hybrid
 from tamis.search import Index, VectorModel, dense_encode, dense_search
 from tamis.search.commit import read_commit
 from tamis.search.dense_search import quantise_queries
@@ -43,22 +43,22 @@ class Numbers:
         self.seen: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self.encode_counting(texts)[0]
+        return self.encode_with_truncation(texts)[0]
 
-    def encode_counting(
+    def encode_with_truncation(
         self, texts: Sequence[str]
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         self.seen += texts
         rows = np.ones((len(texts), self.size), np.float32)
-        cut = np.zeros(len(texts), np.int32)
+        truncated_tokens = np.zeros(len(texts), np.int32)
         for n, text in enumerate(texts):
             words = text.split()
             if words and words[0].lstrip("-").isdigit():
                 rows[n] = 0
                 found = words[: self.size]
                 rows[n, : len(found)] = [self.sign * float(word) for word in found]
-                cut[n] = len(words) - len(found)
-        return rows, cut
+                truncated_tokens[n] = len(words) - len(found)
+        return rows, truncated_tokens
 
 
 def spelled(vector: Sequence[int]) -> str:
@@ -280,13 +280,13 @@ def test_what_is_cut_is_counted(tmp_path: Path) -> None:
     index.encode(Numbers(2), VectorModel("numbers", "ab" * 32, "here"))
     run = index.dense(Numbers(2))(Queries(Ids.of(["q"]), ("1 1 5 5",)))
     assert run["q"].ids == ["c", "b", "a"]
-    assert run["q"].extra["cut"].tolist() == [1, 0, 3]
-    assert run["q"].extra["query_cut"].tolist() == [2, 2, 2]
+    assert run["q"].extra["truncated_tokens"].tolist() == [1, 0, 3]
+    assert run["q"].extra["truncated_query_tokens"].tolist() == [2, 2, 2]
     vectors = describe_index(index.path).facts["vectors"]
     assert vectors["tokens cut"] == "4 in 2 documents"
     assert vectors["model"] == "numbers (weights abababababab…)"
     assert (vectors["rows"], vectors["dimensions"], vectors["passages"]) == (3, 2, "whole")
-    assert index.dense(Numbers(2))(asked([1, 1]))["q0"].extra.keys() == {"cut"}
+    assert index.dense(Numbers(2))(asked([1, 1]))["q0"].extra.keys() == {"truncated_tokens"}
 
 
 def test_only_what_is_missing_is_encoded(tmp_path: Path) -> None:
@@ -329,7 +329,10 @@ def test_a_merge_keeps_vectors_and_encodes_nothing(tmp_path: Path) -> None:
     assert len(index.snapshot.segments) == 1
     after = index.dense(encoder)(asked([1, 3], [-1, 0]))
     assert after.to_dict() == before.to_dict()
-    assert after["q0"].extra["cut"].tolist() == before["q0"].extra["cut"].tolist()
+    assert (
+        after["q0"].extra["truncated_tokens"].tolist()
+        == before["q0"].extra["truncated_tokens"].tolist()
+    )
     assert index.snapshot.encoded[0].facts["rows"] == index.documents == 53
     verify(index.path)
     index.add([Document("z", "1 1")])
@@ -355,9 +358,9 @@ def test_another_encoder_is_refused(tmp_path: Path) -> None:
     index = made(tmp_path / "index", [[1, 0], [2, 0]])
 
     class Other(Numbers):
-        def encode_counting(self, texts: Sequence[str]) -> Any:
-            rows, cut = super().encode_counting(texts)
-            return rows * np.float32(1.01), cut
+        def encode_with_truncation(self, texts: Sequence[str]) -> Any:
+            rows, truncated_tokens = super().encode_with_truncation(texts)
+            return rows * np.float32(1.01), truncated_tokens
 
     with pytest.raises(InputError, match="made by another encoder, Numbers"):
         index.dense(Other(2))
@@ -380,10 +383,10 @@ def test_another_encoder_is_refused(tmp_path: Path) -> None:
 
 def test_vectors_that_are_no_numbers(tmp_path: Path) -> None:
     class Bad(Numbers):
-        def encode_counting(self, texts: Sequence[str]) -> Any:
-            rows, cut = super().encode_counting(texts)
+        def encode_with_truncation(self, texts: Sequence[str]) -> Any:
+            rows, truncated_tokens = super().encode_with_truncation(texts)
             rows[[text.startswith("6 6") for text in texts]] = np.nan
-            return rows, cut
+            return rows, truncated_tokens
 
     documents = [Document("good", "1 0"), Document("bad", "6 6")]
     index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
@@ -426,11 +429,11 @@ class Mortal(Numbers):
         super().__init__(2)
         self.left = texts
 
-    def encode_counting(self, texts: Sequence[str]) -> Any:
+    def encode_with_truncation(self, texts: Sequence[str]) -> Any:
         self.left -= len([text for text in texts if text[0].isdigit()])
         if self.left < 0:
             os._exit(9)
-        return super().encode_counting(texts)
+        return super().encode_with_truncation(texts)
 
 
 def encoded_again(path: Path) -> list[str]:
@@ -648,7 +651,7 @@ def test_how_much_is_asked_for_changes_no_score(tmp_path: Path) -> None:
     index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
     index.encode(Numbers(2))
     queries = Queries(Ids.of(["q"]), ("1 2 sieve",))
-    source = replace(words_and_vectors(index.bm25(), index.dense(Numbers(2))), depth=20)
+    source = replace(lexical_dense_hybrid(index.bm25(), index.dense(Numbers(2))), depth=20)
     deep = source.search(queries, 20)
     for top in (1, 10):
         assert source.search(queries, top) == deep.top(top)
@@ -657,7 +660,9 @@ def test_how_much_is_asked_for_changes_no_score(tmp_path: Path) -> None:
     words = index.bm25().search(queries, 20)["q"]
     known = dict(words)
     lowest = min(min(known.values()), 0.0)
-    assert deep["q"].extra["words"].tolist() == [known.get(name, lowest) for name in deep["q"].ids]
+    assert deep["q"].extra["lexical_score"].tolist() == [
+        known.get(name, lowest) for name in deep["q"].ids
+    ]
 
 
 def test_few_documents_leave_vectors_their_part(tmp_path: Path) -> None:
@@ -665,7 +670,9 @@ def test_few_documents_leave_vectors_their_part(tmp_path: Path) -> None:
     documents = [Document(f"d{n}", f"7 {n} drum") for n in range(5)]
     index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
     index.encode(Numbers(2))
-    run = words_and_vectors(index.bm25(), index.dense(Numbers(2)))(Queries.of([Query("q", "7 1")]))
+    run = lexical_dense_hybrid(index.bm25(), index.dense(Numbers(2)))(
+        Queries.of([Query("q", "7 1")])
+    )
     found = index.dense(Numbers(2))(Queries.of([Query("q", "7 1")]))["q"]
     spread = float(found.score.std())
     words = dict(index.bm25()(Queries.of([Query("q", "7 1")]))["q"])
@@ -704,8 +711,8 @@ def test_vectors_equal_those_of_sentence_transformers(tmp_path: Path, models: Pa
     expected = peer.encode([text.strip() for text in texts], normalize_embeddings=True)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     facts = index.snapshot.encoded[0].facts
-    assert facts["documents_cut"] == 1
-    assert facts["tokens_cut"] == 80 * 6 - 254
+    assert facts["truncated_documents"] == 1
+    assert facts["truncated_tokens"] == 80 * 6 - 254
     check_source(index.dense(encoder), Queries.of([Query("q", "sieve"), Query("r", "river")]))
 
 
@@ -718,7 +725,13 @@ def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
     probe, header = np.ones((2, 3), np.float32), {"segment": "s"}
     work, rows = Work(tmp_path / "work", header, probe), np.eye(3, dtype=np.float32)
     ones = np.ones(3, np.int32)
-    columns = {"float32": rows, **quantised(rows), "document": ones, "passage": ones, "cut": ones}
+    columns = {
+        "float32": rows,
+        **quantised(rows),
+        "document": ones,
+        "passage": ones,
+        "truncated_tokens": ones,
+    }
     work.append(3, 0, columns)
     work.append(6, 0, columns)
     with (tmp_path / "work" / JOURNAL).open("a") as file:

@@ -7,7 +7,7 @@ import pytest
 
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
-from tamis.search import BM25, RM3, Index, QueryLikelihood, chosen_source
+from tamis.search import BM25, RM3, Index, QueryLikelihood, default_source
 from tamis.search.heatmap import heatmap
 from tamis.search.tune import DEFAULTS, GRIDS, Tuning, configured, judged_queries, tune
 from tamis.types import Document, Qrels, Queries, Query
@@ -106,29 +106,29 @@ def test_a_sample_is_seeded() -> None:
 
 def test_the_choice_is_kept_in_the_index(tmp_path: Path) -> None:
     made = Index.build([Document("d", "drum")], tmp_path / "index")
-    assert chosen_source(made).ranking == BM25()
+    assert default_source(made).ranking == BM25()
     made.record_tuned({"what": "ql", "parameters": {"mu": 300}})
     made.record_tuned({"what": "bm25", "parameters": {"k1": 1.2, "b": 0.3}})
     again = Index.open(tmp_path / "index")
-    assert chosen_source(again).ranking == BM25(1.2, 0.3)
-    assert chosen_source(again, "ql").ranking == QueryLikelihood(300)
-    assert chosen_source(again, given={"mu": 50}).ranking == QueryLikelihood(50)
-    assert chosen_source(again, given={"b": 0.9}).ranking == BM25(1.2, 0.9)
-    assert chosen_source(again).feedback is None
+    assert default_source(again).ranking == BM25(1.2, 0.3)
+    assert default_source(again, "ql").ranking == QueryLikelihood(300)
+    assert default_source(again, given={"mu": 50}).ranking == QueryLikelihood(50)
+    assert default_source(again, given={"b": 0.9}).ranking == BM25(1.2, 0.9)
+    assert default_source(again).feedback is None
     record = {"what": "rm3", "parameters": {"terms": 20.0, "documents": 5.0, "weight": 0.65}}
     again.record_tuned(record, on="bm25")
-    assert chosen_source(again).feedback == RM3(20, 5, 0.65)
-    assert chosen_source(again, "ql").feedback is None
-    assert chosen_source(again, rm3=False).feedback is None
+    assert default_source(again).feedback == RM3(20, 5, 0.65)
+    assert default_source(again, "ql").feedback is None
+    assert default_source(again, rm3=False).feedback is None
     again.add([Document("e", "sieve")])
-    assert chosen_source(Index.open(tmp_path / "index")).ranking == BM25(1.2, 0.3)
+    assert default_source(Index.open(tmp_path / "index")).ranking == BM25(1.2, 0.3)
 
 
 def test_a_parameter_of_another_ranking_is_refused(index: Index) -> None:
     with pytest.raises(InputError, match="mu is no parameter of bm25"):
-        chosen_source(index, "bm25", given={"mu": 50})
+        default_source(index, "bm25", given={"mu": 50})
     with pytest.raises(InputError, match="terms is no parameter of bm25"):
-        chosen_source(index, "bm25", rm3=False, given={"terms": 5})
+        default_source(index, "bm25", rm3=False, given={"terms": 5})
 
 
 def test_configured_sources(index: Index) -> None:

@@ -75,7 +75,7 @@ def test_it_has_the_gradients_of_transformers(folder: Path) -> None:
 def test_texts_are_cut_and_counted(folder: Path) -> None:
     model = opened(folder, max_length=8)
     prepared = model.prepare(["grain"], ["fish " * 9])[0]
-    assert (len(prepared), prepared.cut) == (3 + 8, 3)
+    assert (len(prepared), prepared.truncated_tokens) == (3 + 8, 3)
     assert prepared.segments.tolist() == [0] * 3 + [1] * 8
 
 

@@ -23,7 +23,7 @@ from tamis.errors import DamagedError, InputError, OutputError, TrainingError
 from tamis.labels import Examples
 from tamis.labels.examples import SOURCES
 from tamis.models import describe_model, open_model, open_scorer
-from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLookup
 from tamis.training import checkpoints, trainer
 from tamis.training.checkpoints import History, history_in
 from tamis.training.loop import Job, Trained, train
@@ -32,7 +32,7 @@ from tamis.training.recipe import Recipe
 from tamis.training.schedules import rate_at
 from tamis.training.time_estimate import Pace
 from tamis.training.trainable import accumulate
-from tamis.training.trainer import Learner
+from tamis.training.trainer import Trainer
 from tamis.training.validation import Validation, hold_out
 from tamis.types import Document, Pairs, Queries, Query, score_texts
 
@@ -73,7 +73,7 @@ assert HELD is not None
 
 @pytest.fixture
 def job(tmp_path: Path, tiny_cross_encoder: Path) -> Job:
-    library = MappingLibrary(DOCUMENTS)
+    library = MappingLookup(DOCUMENTS)
     validation = Validation.of(HELD, "RR@10") if HELD else None
     return Job(LEARN, library, PAIRS, tiny_cross_encoder, tmp_path / "model", validation, threads=2)
 
@@ -128,7 +128,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(job: Job, tmp_pa
 def whole(tmp_path_factory: pytest.TempPathFactory, tiny_cross_encoder: Path) -> Trained:
     """A training that nothing disturbed."""
     assert HELD is not None
-    library, out = MappingLibrary(DOCUMENTS), tmp_path_factory.mktemp("whole") / "model"
+    library, out = MappingLookup(DOCUMENTS), tmp_path_factory.mktemp("whole") / "model"
     recipe = replace(PAIRS, epochs=3, keep="last")
     given = (LEARN, library, recipe, tiny_cross_encoder, out, Validation.of(HELD, "RR@10"))
     return train(Job(*given, threads=2))
@@ -151,12 +151,12 @@ def interrupted(patch: pytest.MonkeyPatch, owner: Any, name: str, after: int) ->
 
 
 MOMENTS = [
-    (Learner, "learn", 0),
-    (Learner, "learn", 1),
-    (Learner, "learn", 10),
-    (Learner, "learn", 13),
-    (Learner, "keep", 0),
-    (Learner, "keep", 2),
+    (Trainer, "learn", 0),
+    (Trainer, "learn", 1),
+    (Trainer, "learn", 10),
+    (Trainer, "learn", 13),
+    (Trainer, "keep", 0),
+    (Trainer, "keep", 2),
     (trainer, "accumulate", 17),
     (torch, "save", 1),
     (shutil, "rmtree", 0),
@@ -186,7 +186,7 @@ def test_checkpoints_by_time_change_nothing(
     monkeypatch.setattr("tamis.training.loop.KEPT_EVERY", -1.0)
     job = replace(job, recipe=replace(PAIRS, epochs=3, keep="last"))
     with pytest.MonkeyPatch.context() as patch:
-        interrupted(patch, Learner, "learn", 7)
+        interrupted(patch, Trainer, "learn", 7)
         with pytest.raises(Killed):
             train(job)
     assert 7 in checkpoints.steps(checkpoints.work_folder(job.out))
@@ -195,7 +195,7 @@ def test_checkpoints_by_time_change_nothing(
 
 def test_an_unfinished_training_is_not_overwritten_nor_changed(job: Job) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        interrupted(patch, Learner, "learn", 3)
+        interrupted(patch, Trainer, "learn", 3)
         with pytest.raises(Killed):
             train(job)
     with pytest.raises(OutputError, match="was not finished"):
@@ -247,12 +247,12 @@ def test_a_model_that_says_the_same_of_all_is_refused(job: Job) -> None:
 def test_without_validation_a_collapsed_model_is_refused_and_the_one_before_is_kept(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = Learner.scores, iter(range(10**9))
+    real, calls = Trainer.scores, iter(range(10**9))
 
-    def collapsing(self: Learner, some: Examples) -> Any:
+    def collapsing(self: Trainer, some: Examples) -> Any:
         return real(self, some) if next(calls) < 3 else np.ones(len(some), np.float32)
 
-    monkeypatch.setattr(Learner, "scores", collapsing)
+    monkeypatch.setattr(Trainer, "scores", collapsing)
     monkeypatch.setattr("tamis.training.loop.KEPT_EVERY", -1.0)  # a checkpoint every step
     with pytest.raises(TrainingError, match="have the same score") as error:
         train(replace(job, validation=None, recipe=replace(PAIRS, epochs=1)))
@@ -286,10 +286,10 @@ def test_what_the_recipe_says_of_rates_and_gradients_is_done(
 
 def test_documents_are_cut_in_training_as_in_scoring(job: Job) -> None:
     recipe = replace(PAIRS, document_tokens=3, epochs=1)
-    made = Learner.of(replace(job, recipe=recipe)).model
+    made = Trainer.of(replace(job, recipe=recipe)).model
     text = DOCUMENTS["drum1"].text
     (pair,) = made.prepare(["a fish"], [text])
-    assert pair.cut == 2 and made.note.document_tokens == 3
+    assert pair.truncated_tokens == 2 and made.note.document_tokens == 3
     done = train(replace(job, recipe=recipe))
     scorer = open_scorer(done.folder)
     one = Pairs(
@@ -298,7 +298,7 @@ def test_documents_are_cut_in_training_as_in_scoring(job: Job) -> None:
         np.array([[0, 0], [0, 1], [0, 2]], np.int32),
     )
     found = scorer.score(one)
-    assert found.cut.tolist() == [2, 0, 1]
+    assert found.truncated_tokens.tolist() == [2, 0, 1]
     assert found.values[0] == found.values[1] == found.values[2]
 
 
@@ -307,7 +307,7 @@ def test_going_on_with_a_new_training_over_an_old_model(job: Job) -> None:
     old = weights(train(replace(job, recipe=short)).folder)
     new = replace(job, recipe=replace(short, seed=5))
     with pytest.MonkeyPatch.context() as patch:
-        interrupted(patch, Learner, "learn", 4)
+        interrupted(patch, Trainer, "learn", 4)
         with pytest.raises(Killed):
             train(new, force=True)
     with pytest.raises(OutputError, match="exists already"):
@@ -319,13 +319,13 @@ def test_going_on_with_a_new_training_over_an_old_model(job: Job) -> None:
 
 def test_other_texts_are_not_gone_on_with(job: Job) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        interrupted(patch, Learner, "learn", 4)
+        interrupted(patch, Trainer, "learn", 4)
         with pytest.raises(Killed):
             train(job)
     changed = {name: replace(each, text=f"{each.text} net") for name, each in DOCUMENTS.items()}
     asked = Queries.of([Query(each.id, f"{each.text} net") for each in QUERIES])
     for other in (
-        replace(job, library=MappingLibrary(changed)),
+        replace(job, library=MappingLookup(changed)),
         replace(job, examples=LEARN.with_queries(asked)),
     ):
         with pytest.raises(InputError, match="begun with another texts"):
@@ -341,14 +341,14 @@ def test_what_is_wrong_is_told_before_any_work(job: Job, tmp_path: Path) -> None
 
 
 def test_every_step_draws_its_own_dropout(job: Job) -> None:
-    one = Learner.of(replace(job, recipe=replace(PAIRS, dropout=0.3)))
+    one = Trainer.of(replace(job, recipe=replace(PAIRS, dropout=0.3)))
     batch = one.batch(0)
     first, again, next_one = (one.gradient(batch, step)[0] for step in (0, 0, 1))
     assert first == again != next_one
 
 
 def test_trying_out_the_pace_leaves_no_trace(job: Job) -> None:
-    one, two = Learner.of(job), Learner.of(job)
+    one, two = Trainer.of(job), Trainer.of(job)
     Pace.of(one)
     for name, weight in one.model.named_parameters():
         assert torch.equal(weight, dict(two.model.named_parameters())[name]), name
@@ -390,16 +390,16 @@ def test_what_was_cut_is_counted_across_a_kill(job: Job, tmp_path: Path) -> None
     narrow = replace(PAIRS, epochs=2, max_length=8, keep="last")
     whole = train(replace(job, recipe=narrow, out=tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as patch:
-        interrupted(patch, Learner, "learn", 12)
+        interrupted(patch, Trainer, "learn", 12)
         with pytest.raises(Killed):
             train(replace(job, recipe=narrow))
     done = train(replace(job, recipe=narrow), resume=True)
-    assert done.history.cut == whole.history.cut > 0
+    assert done.history.truncated_tokens == whole.history.truncated_tokens > 0
 
 
 def test_patience_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([0.1, 0.5, 0.4, 0.45, 0.3])
-    monkeypatch.setattr(Learner, "_validated", lambda self, validation: (next(values), False))
+    monkeypatch.setattr(Trainer, "_validated", lambda self, validation: (next(values), False))
     done = train(replace(job, recipe=replace(PAIRS, patience=2)))
     assert [check.step for check in done.history.checks] == [0, 10, 20, 30]
     assert done.kept == 10
@@ -412,7 +412,7 @@ def test_held_out_pseudo_labels_are_measured_and_do_not_select(
     assert HELD is not None
     labels = np.full(len(HELD), SOURCES.index("pseudo"), np.int8)
     values = iter([0.1, 0.9, *[0.2] * 20])
-    monkeypatch.setattr(Learner, "_validated", lambda self, validation: (next(values), False))
+    monkeypatch.setattr(Trainer, "_validated", lambda self, validation: (next(values), False))
     recipe = replace(PAIRS, epochs=4, keep="best", patience=patience)
     pseudo = replace(job, recipe=recipe, validation=Validation.of(replace(HELD, source=labels)))
     done = train(pseudo)
@@ -479,7 +479,7 @@ def test_a_time_limit_is_remembered_by_a_resumed_training(
 ) -> None:
     monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(1e6, 0.0)))
     with pytest.MonkeyPatch.context() as patch:
-        interrupted(patch, Learner, "learn", 5)
+        interrupted(patch, Trainer, "learn", 5)
         with pytest.raises(Killed):
             train(job, max_time=17.5e6)
     monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(9e6, 0.0)))
@@ -511,7 +511,7 @@ def told(*given):
         file.write(f"{float(norm)}\\n")
     return norm
 torch.nn.utils.clip_grad_norm_ = told
-job = here.Job(here.LEARN, here.MappingLibrary(here.DOCUMENTS),
+job = here.Job(here.LEARN, here.MappingLookup(here.DOCUMENTS),
                replace(here.PAIRS, epochs=1, dropout=0.0, keep="last"), sys.argv[1],
                Path(sys.argv[2]), here.Validation.of(here.HELD, "RR@10"), threads=1)
 here.train(job)

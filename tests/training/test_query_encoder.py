@@ -15,18 +15,18 @@ from tamis.errors import DamagedError, InputError
 from tamis.models import adopt, describe_model, open_model, open_scorer
 from tamis.models.folder import has_weights
 from tamis.models.onnx_export import export
-from tamis.pipeline.document_lookup import IndexLibrary, MappingLibrary
+from tamis.pipeline.document_lookup import IndexLibrary, MappingLookup
 from tamis.pipeline.rerank import rerank
 from tamis.pipeline.stored_embeddings import stored_texts
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.search import Index
 from tamis.testing import check_scorer
 from tamis.training.loop import Job, train
 from tamis.training.recipe import Recipe
 from tamis.training.recipes import RECIPES
 from tamis.training.trainable import open_trainable
-from tamis.training.trainer import Learner
+from tamis.training.trainer import Trainer
 from tamis.types import Document, Pairs, Queries, Query, Run
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -52,7 +52,7 @@ def base(tmp_path: Path, tiny_cross_encoder: Path) -> Path:
 
 @pytest.fixture
 def job(base: Path, tmp_path: Path) -> Job:
-    return Job(LEARN, MappingLibrary(DOCUMENTS), TINY, base, tmp_path / "model", threads=1)
+    return Job(LEARN, MappingLookup(DOCUMENTS), TINY, base, tmp_path / "model", threads=1)
 
 
 def test_only_queries_have_a_gradient(base: Path) -> None:
@@ -91,7 +91,7 @@ def test_it_learns_and_documents_keep_their_vectors(job: Job, base: Path) -> Non
     assert np.abs(opened.encode(ASKED) - own.encode(ASKED)).max() > 0.01
     wanted = np.einsum("nd,nd->n", opened.encode(ASKED), own.encode(TEXTS))
     assert opened.score(EACH).values == pytest.approx(wanted, abs=1e-6)
-    assert Remembering(opened).score(EACH).values == pytest.approx(wanted, abs=1e-6)
+    assert EmbeddingCache(opened).score(EACH).values == pytest.approx(wanted, abs=1e-6)
     check_scorer(opened)
     note = open_model(job.out)
     assert note.documents == "documents"
@@ -105,7 +105,7 @@ def test_stopped_and_gone_on_with_it_ends_the_same(
     train(job)
     other = replace(job, out=tmp_path / "other")
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        interrupted(patch, Learner, "learn", 6)
+        interrupted(patch, Trainer, "learn", 6)
         train(other)
     train(other, resume=True)
     assert weights(other.out) == weights(job.out)
@@ -154,13 +154,13 @@ class Recorded:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.texts: list[str] = []
-        real = BiEncoder.encode_counting
+        real = BiEncoder.encode_with_truncation
 
         def encode(own: BiEncoder, texts: Sequence[str]) -> Any:
             self.texts.extend(texts)
             return real(own, texts)
 
-        patch.setattr(BiEncoder, "encode_counting", encode)
+        patch.setattr(BiEncoder, "encode_with_truncation", encode)
 
 
 @pytest.fixture
@@ -205,13 +205,13 @@ def test_stored_texts_are_those_that_were_encoded(
     made.encode(encoder)
     found = list(stored_texts(IndexLibrary(made), ["d", "a", "c"], encoder))
     assert len(found) == 3
-    for texts, vectors, cut in found:
-        wanted, lost = encoder.encode_counting(texts)
+    for texts, vectors, truncated_tokens in found:
+        wanted, lost = encoder.encode_with_truncation(texts)
         assert vectors == pytest.approx(wanted, abs=1e-6)
-        assert cut.tolist() == lost.tolist()
+        assert truncated_tokens.tolist() == lost.tolist()
     other = replace(encoder, pooling="cls")
     assert list(stored_texts(IndexLibrary(made), ["a"], other)) == []
-    assert list(stored_texts(MappingLibrary({}), ["a"], encoder)) == []
+    assert list(stored_texts(MappingLookup({}), ["a"], encoder)) == []
 
 
 def test_an_index_of_the_base_serves_the_trained_model(

@@ -13,7 +13,7 @@ from tamis.errors import InputError
 from tamis.labels import Examples, join_examples
 from tamis.labels.examples import SOURCES, TEST_HASHES
 from tamis.labels.inputs import open_inputs
-from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLookup
 from tamis.text.near import query_hash
 from tamis.training.stages import recipes_of, refuse_shared, stages_of, with_held_out
 from tamis.training.training_data import (
@@ -30,7 +30,7 @@ from tamis.types import Document, Queries, Query
 
 TEXTS = {f"q{n:02}": f"question number {n} on topic {n * 7}" for n in range(40)}
 QUERIES = Queries.of(Query(name, text) for name, text in TEXTS.items())
-LIBRARY = MappingLibrary({"a": Document("a", "sieve"), "b": Document("b", "net")})
+LIBRARY = MappingLookup({"a": Document("a", "sieve"), "b": Document("b", "net")})
 
 
 def examples_of(names: list[str], **more: Any) -> Examples:
@@ -124,7 +124,7 @@ def test_test_queries_are_dropped_by_id_text_and_hash(caplog: pytest.LogCaptureF
 def test_documents_that_are_not_there_are_refused() -> None:
     refuse_absent([GOLD], LIBRARY)
     with pytest.raises(InputError, match="document 'b' of the examples is not in the collection"):
-        refuse_absent([GOLD], MappingLibrary({"a": Document("a", "sieve")}))
+        refuse_absent([GOLD], MappingLookup({"a": Document("a", "sieve")}))
 
 
 def test_a_teacher_as_base_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from tamis.errors import InputError
 from tamis.labels import Examples
 from tamis.labels.examples import Kind
 from tamis.models import adopt, open_model, open_scorer
-from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLookup
 from tamis.scorers._dropout import generator_of
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
@@ -370,10 +370,10 @@ def test_micro_batches_hold_every_unit_once_and_weigh_alike() -> None:
 def test_what_is_cut_is_counted(tmp_path: Path) -> None:
     bert(tmp_path / "bert")
     (made,) = open_trainable(tmp_path / "bert", max_length=23).prepare(["net net"], ["sea " * 50])
-    assert (len(made), made.cut) == (23, 32)
+    assert (len(made), made.truncated_tokens) == (23, 32)
     model = open_trainable(tmp_path / "bert", document_tokens=4)
     (made,) = model.prepare(["net net"], ["sea " * 50])
-    assert (made.ids.tolist()[-5:-1], len(made), made.cut) == ([20] * 4, 9, 46)
+    assert (made.ids.tolist()[-5:-1], len(made), made.truncated_tokens) == ([20] * 4, 9, 46)
     assert made.segments.tolist() == [0] * 4 + [1] * 5
 
 
@@ -429,7 +429,7 @@ def test_by_every_loss_the_loop_puts_ten_pairs_in_order(loss: Loss, tmp_path: Pa
     recipe = Recipe("ten", loss=loss, dropout=0.0, keep="last", **plain)
     folder = tmp_path / "base"
     base = t5(folder) if loss == "target-words" else bert(folder, 2 if loss == "softmax" else 1)
-    done = train(Job(made, MappingLibrary(texts), recipe, base, tmp_path / "out", threads=1))
+    done = train(Job(made, MappingLookup(texts), recipe, base, tmp_path / "out", threads=1))
     assert done.history.losses[-1] < 0.1 * done.history.losses[0]
     scorer = open_scorer(tmp_path / "out")
     for one, other in PAIRED:

@@ -82,9 +82,9 @@ def encode(
     facts = [vectors.facts for vectors in opened.snapshot.encoded]
     rows = counted(sum(each["rows"] for each in facts), "vector")
     say(f"{opened.path}: {rows} of {encoder.dimensions} dimensions by {model.name}")
-    tokens = sum(each["tokens_cut"] for each in facts)
+    tokens = sum(each["truncated_tokens"] for each in facts)
     if tokens:
-        documents = counted(sum(each["documents_cut"] for each in facts), "document")
+        documents = counted(sum(each["truncated_documents"] for each in facts), "document")
         say(
             f"warning: {counted(tokens, 'token')} of {documents} cut at "
             f"{for_documents(encoder).max_length}; "
@@ -131,10 +131,10 @@ def dense_source(
     threads: int | None,
 ) -> Source:
     """The vectors of an index as a source, alone or fused with a ranking by words."""
-    from tamis.pipeline.hybrid import words_and_vectors
+    from tamis.pipeline.hybrid import lexical_dense_hybrid
 
     dense = opened.dense(recorded_encoder(opened, reference, threads), threads)
-    return dense if ranking == "dense" else words_and_vectors(words, dense)
+    return dense if ranking == "dense" else lexical_dense_hybrid(words, dense)
 
 
 def search_saying(source: Source, queries: Queries, top: int) -> Run:
@@ -144,17 +144,20 @@ def search_saying(source: Source, queries: Queries, top: int) -> Run:
     if isinstance(source, Hybrid):
         runs = source.runs(queries, top)
         for run in runs:
-            _say_cut(run)
+            _say_truncated(run)
         return source.fuse(runs).top(top)
     run = source.search(queries, top)
-    _say_cut(run)
+    _say_truncated(run)
     return run
 
 
-def _say_cut(run: Run) -> None:
+def _say_truncated(run: Run) -> None:
     from tamis.collection.loss_notes import counted
 
-    if "query_cut" in run.extra:
-        cut = run.extra["query_cut"][run.offsets[:-1][run.sizes() > 0]]
-        tokens, queries = counted(int(cut.sum()), "token"), counted(int((cut > 0).sum()), "query")
+    if "truncated_query_tokens" in run.extra:
+        truncated_tokens = run.extra["truncated_query_tokens"][run.offsets[:-1][run.sizes() > 0]]
+        tokens, queries = (
+            counted(int(truncated_tokens.sum()), "token"),
+            counted(int((truncated_tokens > 0).sum()), "query"),
+        )
         say(f"warning: {tokens} of {queries} cut: longer than the model reads")

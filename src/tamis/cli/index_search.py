@@ -216,7 +216,7 @@ def search(
 
     Example: tamis search my-index "how do I cancel"
     """
-    from tamis.search import Index, chosen_source
+    from tamis.search import Index, default_source
 
     _refuse_mistaken(folder, queries, output)
     if is_sieve(folder):
@@ -238,7 +238,7 @@ def search(
     by_words = None if ranking == "dense" or ranking == "hybrid" else ranking
     if ranking == "dense" and (given or rm3):
         raise typer.BadParameter(f"--{next(iter(given), 'rm3')} is not for --ranking dense")
-    source: Source = chosen_source(opened, by_words, rm3, given, threads)
+    source: Source = default_source(opened, by_words, rm3, given, threads)
     if ranking in ("dense", "hybrid"):
         source = dense_source(opened, ranking, source, model, threads)
     elif model:

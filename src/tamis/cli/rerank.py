@@ -156,7 +156,7 @@ def rerank(
             missing=on_error,
             model=ranker.name,
             seed=seed,
-            beside=column,
+            fuse_with_column=column,
         )
         if tune:
             stage = _tuned(stage, read, tune, measure)

@@ -165,7 +165,7 @@ def _told(done: Trained) -> Mapping[str, Any]:
         "model": str(done.folder),
         "recipe": done.facts["recipe"]["name"],
         "steps": {"taken": done.history.step, "kept after": done.kept},
-        "texts": {"learnt from": learnt["texts"], "cut": learnt["cut"]},
+        "texts": {"learnt from": learnt["texts"], "truncated_tokens": learnt["truncated_tokens"]},
         "minutes": learnt["minutes"],
         "loss": {
             "first": round(done.history.losses[0], 4) if done.history.losses else None,

@@ -44,14 +44,14 @@ def tune(
     """
     from tamis.collection.judgements import read_qrels
     from tamis.collection.querylog import refuse_line_numbers
-    from tamis.search import Index, chosen_source
+    from tamis.search import Index, default_source
     from tamis.search.tune import tune as tune_index
 
     if plot is not None:
         _check_plot(plot, force)
     warn_of_test_split(qrels)
     opened = Index.open(folder)
-    start = chosen_source(opened, None, False, {}, None)
+    start = default_source(opened, None, False, {}, None)
     asked, judged = queries_to_search(queries, search_field), read_qrels(qrels)
     refuse_line_numbers(asked.ids, {qrels: judged}, {qrels: qrels}, queries)
     done = tune_index(

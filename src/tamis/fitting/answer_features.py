@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.pipeline.hybrid import WORDS
-from tamis.types import Qrels, Run
+from tamis.types import Qrels, Run, columns
+from tamis.types.columns import LEXICAL_SCORE, PREVIOUS_SCORE
 
 MODEL_SCORE, RETRIEVER_SCORE = "model", "retriever"
 """The names of the features."""
@@ -18,14 +18,14 @@ def features(run: Run, comparable: bool = True) -> NDArray[np.float64]:
 
     `run` is what a re-ranking gave, fused or not; any other run has only its own scores.
     """
-    if "first" not in run.extra:
+    if PREVIOUS_SCORE not in run.extra:
         return run.score.astype(np.float64)[:, None]
-    model = np.asarray(run.extra.get("model", run.score), np.float64)
+    model = np.asarray(run.extra.get(columns.MODEL_SCORE, run.score), np.float64)
     finite = model[np.isfinite(model)]
     model = np.where(np.isfinite(model), model, finite.min() if len(finite) else 0.0)
-    second = WORDS if WORDS in run.extra else "first" if comparable else None
-    columns = [model, run.extra[second]] if second else [model]
-    return np.stack(columns, 1).astype(np.float64)
+    second = LEXICAL_SCORE if LEXICAL_SCORE in run.extra else PREVIOUS_SCORE if comparable else None
+    values = [model, run.extra[second]] if second else [model]
+    return np.stack(values, 1).astype(np.float64)
 
 
 def feature_names(columns: int, reranked: bool) -> tuple[str, ...]:

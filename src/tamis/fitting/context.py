@@ -20,8 +20,8 @@ from tamis.models.folder import scorer_spec
 from tamis.models.scorer_specs import open_bi_encoder
 from tamis.registry import Openers, Opening, open_stage
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.embedding_cache import Remembering
-from tamis.scorers.model_manifest import ModelNote
+from tamis.scorers.embedding_cache import EmbeddingCache
+from tamis.scorers.model_manifest import ModelManifest
 from tamis.search import Index
 from tamis.types import Queries, Scorer, Spec, Stage
 
@@ -34,7 +34,7 @@ class BaseModel:
     """The model that training starts from, as a model folder of tamis."""
 
     folder: Path
-    manifest: ModelNote
+    manifest: ModelManifest
 
     @property
     def kind(self) -> str:
@@ -124,16 +124,16 @@ class EmbeddingCaches:
     """
 
     def __init__(self) -> None:
-        self._documents: dict[str, Remembering] = {}
+        self._documents: dict[str, EmbeddingCache] = {}
         self.openers: Mapping[str, Mapping[str, Any]] = {"scorer": {"bi-encoder": self._open}}
 
-    def _open(self, values: Spec, opening: Opening) -> Remembering:
+    def _open(self, values: Spec, opening: Opening) -> EmbeddingCache:
         model = open_bi_encoder(values, opening)
         if model.documents is None:
             return self._shared(model)
-        return Remembering(model, documents=self._shared(model.documents))
+        return EmbeddingCache(model, documents=self._shared(model.documents))
 
-    def _shared(self, encoder: BiEncoder) -> Remembering:
+    def _shared(self, encoder: BiEncoder) -> EmbeddingCache:
         spec = encoder.spec()
         key = repr((spec.get("weights"), spec.get("settings"), spec.get("backend")))
-        return self._documents.setdefault(key, Remembering(encoder))
+        return self._documents.setdefault(key, EmbeddingCache(encoder))

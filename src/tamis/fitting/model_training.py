@@ -23,10 +23,14 @@ from tamis.models.base_models import find_base
 from tamis.models.model_import import adopt, kind_of
 from tamis.models.model_lookup import open_ranker
 from tamis.pipeline.document_lookup import library
-from tamis.scorers.embedding_cache import Remembering
-from tamis.scorers.model_manifest import note_if_any, read_note, write_note
+from tamis.scorers.embedding_cache import EmbeddingCache
+from tamis.scorers.model_manifest import (
+    find_model_manifest,
+    read_model_manifest,
+    write_model_manifest,
+)
 from tamis.scorers.weights import read_config
-from tamis.search.default_source import chosen_source
+from tamis.search.defaults import default_source
 from tamis.training import checkpoints
 from tamis.training.loop import train
 from tamis.training.recipe import Recipe
@@ -68,13 +72,13 @@ def import_base(base: str | Path, work: Workspace) -> BaseModel:
     folder = work.path("models/base")
     place = find_base(base)
     if not folder.exists():
-        if note_if_any(place) is not None:
+        if find_model_manifest(place) is not None:
             with new_folder(folder) as part:
                 shutil.copytree(place, part, dirs_exist_ok=True)
         else:
             kind = kind_of(place, read_config(place))
             adopt(place, folder, words=TARGET_WORDS if kind == "target-words" else None)
-    return BaseModel(folder, read_note(folder))
+    return BaseModel(folder, read_model_manifest(folder))
 
 
 def model_folder(fit: FitContext, training: str, fold: Fold | None = None) -> Path:
@@ -131,10 +135,10 @@ def recipe_for(name: str, texts: int, examples: Examples, seed: int) -> Recipe:
     return recipe.changed(changes)
 
 
-def document_embeddings(fit: FitContext) -> Remembering | None:
+def document_embeddings(fit: FitContext) -> EmbeddingCache | None:
     """The cache of the embeddings that the base makes of documents, where it makes some."""
     base = fit.base_scorer
-    return base.documents or base if isinstance(base, Remembering) else None
+    return base.documents or base if isinstance(base, EmbeddingCache) else None
 
 
 def judged_examples(fold: Fold, fit: FitContext) -> Examples:
@@ -172,7 +176,7 @@ def log_run(fit: FitContext, most: int | None = None) -> Run:
     if most is not None and len(log) > most:
         drawn = np.random.default_rng(fit.request.seed).permutation(len(log))[:most]
         log = log.select(np.sort(drawn))
-    bm25 = chosen_source(fit.index, "bm25", rm3=False, threads=fit.request.threads)
+    bm25 = default_source(fit.index, "bm25", rm3=False, threads=fit.request.threads)
     return bm25.search(log, NEGATIVES_DEPTH)
 
 
@@ -196,7 +200,7 @@ def interpolate_weights(base: Path, tuned: Path, share: float, out: Path) -> Pat
         shutil.copytree(tuned, part, dirs_exist_ok=True)
         try:
             files.save_file(mixed, part / WEIGHTS, metadata={"format": "pt"})
-            write_note(part, read_note(part))
+            write_model_manifest(part, read_model_manifest(part))
         except (OSError, broken) as error:
             raise OutputError(
                 f"cannot write {out}: {error}", hint="is the disk full? make room, then --resume"

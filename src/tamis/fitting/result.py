@@ -25,7 +25,7 @@ from tamis.fitting.reranker_runs import seconds_per_query
 from tamis.fitting.selection import Selected, base_system, bm25_system
 from tamis.fitting.system import System
 from tamis.fitting.workspace import Timing
-from tamis.scorers.model_manifest import note_if_any
+from tamis.scorers.model_manifest import find_model_manifest
 from tamis.types import Ids
 
 MORE_MEASURES = ("nDCG@10", "R@10")
@@ -401,7 +401,7 @@ def _training_seconds(fit: FitContext, system: System) -> float:
 
 def _labels(selected: Selected) -> dict[str, Any]:
     """How many labels of each source and role all trainings of the model had."""
-    manifest = note_if_any(selected.model) if selected.model else None
+    manifest = find_model_manifest(selected.model) if selected.model else None
     counts: dict[str, dict[str, int]] = {}
     for step in manifest.facts.get("chain", []) if manifest else []:
         for source, roles in step.get("labels", {}).items():
@@ -413,9 +413,9 @@ def _labels(selected: Selected) -> dict[str, Any]:
 
 def _truncation(selected: Selected) -> Truncation | None:
     run = selected.test_runs.get(selected.system.name)
-    if run is None or "cut" not in run.extra or not selected.is_scored:
+    if run is None or "truncated_tokens" not in run.extra or not selected.is_scored:
         return None
-    tokens = run.extra["cut"]
+    tokens = run.extra["truncated_tokens"]
     return Truncation(len(tokens), int((tokens > 0).sum()), int(tokens.clip(min=0).sum()))
 
 

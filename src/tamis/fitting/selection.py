@@ -30,6 +30,7 @@ from tamis.fitting.reranker_runs import (
 )
 from tamis.fitting.system import Reranker, System, SystemKind, all_systems, default_system
 from tamis.types import Ids, Qrels, Run
+from tamis.types.columns import PREVIOUS_SCORE
 
 CALIBRATION_DEPTH = 5
 """How many documents of a query probabilities are fitted to: what matters is whether the first are
@@ -270,7 +271,7 @@ def _calibrate(
     if not any(len(run.doc) for run, _ in parts):
         return None
     rows, labels, query = _stacked(parts, _comparable(fit))
-    names = feature_names(rows.shape[1], any("first" in run.extra for run, _ in parts))
+    names = feature_names(rows.shape[1], any(PREVIOUS_SCORE in run.extra for run, _ in parts))
     try:
         return Calibration.fit(rows, labels, query, names=names)
     except InputError:

@@ -19,7 +19,7 @@ from tamis.fitting.sieve import KIND as SIEVE
 from tamis.fitting.sieve import load_sieve
 from tamis.manifest import read_manifest
 from tamis.pipeline.hybrid import Hybrid
-from tamis.search import Index, chosen_source
+from tamis.search import Index, default_source
 from tamis.types import Queries, Query, Source
 from tamis.types.pipeline import TopOfSource
 
@@ -54,7 +54,7 @@ class IndexAlone:
     @property
     def source(self) -> Source:
         """What `tamis search` uses: what was tuned, else BM25."""
-        return chosen_source(self.index)
+        return default_source(self.index)
 
     @property
     def retriever(self) -> Source:
@@ -69,7 +69,7 @@ def sources_of(thing: Judgeable) -> list[Source]:
     parts = thing.retriever.sources if isinstance(thing.retriever, Hybrid) else ()
     whole = thing.source
     whole = whole.source if isinstance(whole, TopOfSource) else whole  # nothing is re-ranked
-    sources = [whole, thing.retriever, *parts, chosen_source(thing.index)]
+    sources = [whole, thing.retriever, *parts, default_source(thing.index)]
     return list({json.dumps(each.spec(), sort_keys=True): each for each in sources}.values())
 
 

@@ -21,7 +21,7 @@ from tamis.durable import Progress
 from tamis.errors import InputError
 from tamis.labels.examples import KINDS, ROLES, SOURCES, TO_THE_END, Examples, Kind, Source
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import Documents, Library, library
+from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
 from tamis.pipeline.passage_scores import FETCHED, PassageScorer, token_spans
 from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
 from tamis.types import Document, Run, Scorer
@@ -66,7 +66,7 @@ class Candidates:
     run: Run
     rows: Rows
     spec: PassageSpec
-    library: Library
+    library: DocumentLookup
     tokens: Tokens | None
     seed: int
     noted: dict[str, int] = field(default_factory=dict)
@@ -121,15 +121,15 @@ class Candidates:
         rows = np.unique(texts.row)
         passages = PassageScorer(scorer, self.spec, self.library, cache, self.seed)
         values = np.empty(len(texts), np.float32)
-        done = computed = cut = 0
+        done = computed = truncated_tokens = 0
         with Progress("scoring", len(texts), "texts") as progress:
             for part in passages.score(self.run, rows):
                 values[done : done + len(part.values)] = part.values
                 done, computed = done + len(part.values), computed + part.computed
-                cut += int((part.cut > 0).sum())
+                truncated_tokens += int((part.truncated_tokens > 0).sum())
                 progress.total = computed + len(texts) - done
                 progress.advance(part.computed)
-        self._note("texts cut to fit the scorer", cut)
+        self._note("texts cut to fit the scorer", truncated_tokens)
         return values
 
     def examples(
@@ -201,7 +201,9 @@ def candidates(
         yield Candidates(run, rows, spec, opened, tokens, seed, noted)
 
 
-def _usable(run: Run, rows: Rows, opened: Library, missing: Missing, noted: dict[str, int]) -> Rows:
+def _usable(
+    run: Run, rows: Rows, opened: DocumentLookup, missing: Missing, noted: dict[str, int]
+) -> Rows:
     """Those of the rows whose query has a text and whose document is there."""
     asked = np.array([bool(text.strip()) for text in run.queries.texts or ()], bool)
     empty = int((~asked & (run.sizes() > 0)).sum())

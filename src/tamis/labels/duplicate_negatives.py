@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tamis.durable import Progress
 from tamis.labels._groups import recounted
 from tamis.labels.examples import Examples
-from tamis.pipeline.document_lookup import Documents, Library, library
+from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
 
 FETCHED = 1024
 """How many documents are read at a time."""
@@ -36,7 +36,7 @@ def without_copies(examples: Examples, documents: Documents) -> Examples:
     return recounted(examples.select(~same), **left_out)
 
 
-def _digests(examples: Examples, opened: Library) -> NDArray[np.uint64]:
+def _digests(examples: Examples, opened: DocumentLookup) -> NDArray[np.uint64]:
     """A hash of the text of every document."""
     names = list(examples.docs)
     found = np.empty(len(names), np.uint64)

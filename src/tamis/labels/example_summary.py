@@ -13,7 +13,7 @@ from tamis.collection.describe import Facts, distribution
 from tamis.collection.loss_notes import counted
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import KINDS, ROLES, SOURCES, Examples, Role, shown_facts
-from tamis.pipeline.document_lookup import Library
+from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.types import Ids, Qrels, Queries, Run
 
 MEASURED = 2000
@@ -25,7 +25,7 @@ SHOWN_ROWS = 2
 
 def describe_examples(
     examples: Examples,
-    library: Library | None = None,
+    library: DocumentLookup | None = None,
     run: Run | None = None,
     qrels: Sequence[Qrels] = (),
 ) -> Facts:
@@ -84,7 +84,7 @@ def _per_query(examples: Examples, role: Role) -> dict[str, float]:
     return distribution(each[np.unique(examples.query)]) if rows.any() else {}
 
 
-def _lengths(examples: Examples, library: Library) -> dict[str, dict[str, float]]:
+def _lengths(examples: Examples, library: DocumentLookup) -> dict[str, dict[str, float]]:
     """How long the texts of each role are, of at most `MEASURED` rows."""
     known = examples if examples.queries.texts is not None else _nameless(examples)
     found: dict[str, dict[str, float]] = {}
@@ -202,7 +202,7 @@ class ShownGroup:
 
 
 def show_examples(
-    examples: Examples, library: Library, count: int, *, seed: int = 0
+    examples: Examples, library: DocumentLookup, count: int, *, seed: int = 0
 ) -> list[ShownGroup]:
     """Some groups drawn at random, in their order, with a few rows of each."""
     size = min(count, examples.groups)
@@ -214,7 +214,7 @@ def show_examples(
     ]
 
 
-def _shown(examples: Examples, library: Library, start: int, end: int) -> ShownGroup:
+def _shown(examples: Examples, library: DocumentLookup, start: int, end: int) -> ShownGroup:
     rows = np.arange(start, end)
     positive = examples.is_role("positive")[rows]
     by_value = rows[np.argsort(-examples.value[rows], kind="stable")]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.labels.examples import TO_THE_END, Examples
-from tamis.pipeline.document_lookup import Library
+from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.text.passages import TitleRule, text_of
 from tamis.types import Document, Passage
 
@@ -19,15 +19,15 @@ SOME = 300
 
 
 def row_texts(
-    examples: Examples, rows: NDArray[np.integer[Any]], library: Library
+    examples: Examples, rows: NDArray[np.integer[Any]], library: DocumentLookup
 ) -> tuple[list[str], list[str]]:
     """The query and the text of each of these rows.
 
-    >>> from tamis.pipeline.document_lookup import MappingLibrary
+    >>> from tamis.pipeline.document_lookup import MappingLookup
     >>> from tamis.types import Queries, Query
     >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
     >>> one = one.with_queries(Queries.of([Query("q1", "sieve")]))
-    >>> row_texts(one, np.array([0]), MappingLibrary({"d1": Document("d1", "A drum.", "Tamis")}))
+    >>> row_texts(one, np.array([0]), MappingLookup({"d1": Document("d1", "A drum.", "Tamis")}))
     (['sieve'], ['Tamis A drum.'])
     """
     numbers = examples.query[rows].tolist()
@@ -43,15 +43,15 @@ def row_texts(
 
 
 def query_texts(
-    examples: Examples, numbers: NDArray[np.integer[Any]], library: Library
+    examples: Examples, numbers: NDArray[np.integer[Any]], library: DocumentLookup
 ) -> list[str]:
     """The texts of these queries; of documents only those that queries were made from are read.
 
-    >>> from tamis.pipeline.document_lookup import MappingLibrary
+    >>> from tamis.pipeline.document_lookup import MappingLookup
     >>> from tamis.types import Queries, Query
     >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
     >>> one = one.with_queries(Queries.of([Query("q1", "sieve")]))
-    >>> query_texts(one, np.array([0]), MappingLibrary({}))
+    >>> query_texts(one, np.array([0]), MappingLookup({}))
     ['sieve']
     """
     origins = {examples.origins[n].doc_id for n in numbers.tolist() if n in examples.origins}
@@ -59,7 +59,7 @@ def query_texts(
     return [_query(examples, number, documents) for number in numbers.tolist()]
 
 
-def texts_digest(examples: Examples, library: Library) -> str:
+def texts_digest(examples: Examples, library: DocumentLookup) -> str:
     """What the texts of examples are known by: those of some rows, spread over all of them."""
     rows = np.unique(np.linspace(0, len(examples) - 1, SOME).astype(np.int64))
     parts = [part.encode("utf-8", "replace") for some in row_texts(examples, rows, library)

@@ -6,21 +6,23 @@ import numpy as np
 
 from tamis.labels.example_texts import query_texts
 from tamis.labels.examples import Examples
-from tamis.pipeline.document_lookup import Library
+from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.splits import HeldOut
 from tamis.types import Ids, Queries
 
 
-def without_leaks(examples: Examples, held_out: HeldOut, library: Library) -> tuple[Examples, Ids]:
+def without_leaks(
+    examples: Examples, held_out: HeldOut, library: DocumentLookup
+) -> tuple[Examples, Ids]:
     """The rows of all other queries, and the queries that were left out.
 
-    >>> from tamis.pipeline.document_lookup import MappingLibrary
+    >>> from tamis.pipeline.document_lookup import MappingLookup
     >>> from tamis.types import Document, Query
     >>> rows = [("q1", "d1", 1.0, "positive"), ("q2", "d1", 1.0, "positive")]
     >>> texts = Queries.of([Query("q1", "Drum sieve?"), Query("q2", "sift flour")])
     >>> examples = Examples.of_rows(rows, source="gold").with_queries(texts)
     >>> test = HeldOut.of_queries(Ids.of(["t1"]), Queries.of([Query("t1", "drum sieve")]))
-    >>> library = MappingLibrary({"d1": Document("d1", "A drum.")})
+    >>> library = MappingLookup({"d1": Document("d1", "A drum.")})
     >>> others, left_out = without_leaks(examples, test, library)
     >>> len(others), [*left_out]
     (1, ['q1'])

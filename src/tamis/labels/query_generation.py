@@ -18,7 +18,7 @@ from tamis.collection.base import Collection
 from tamis.durable import Progress
 from tamis.labels._groups import generator
 from tamis.labels.examples import TO_THE_END
-from tamis.pipeline.document_lookup import Documents, Library
+from tamis.pipeline.document_lookup import DocumentLookup, Documents
 from tamis.text.passages import PassageSpec, split
 from tamis.text.sentences import Span, split_sentences
 from tamis.types import Document, Passage
@@ -88,7 +88,7 @@ def _hash(text: str) -> int:
 
 
 def make_queries(
-    opened: Library,
+    opened: DocumentLookup,
     read: Read,
     count: int,
     made_of: Sequence[Made],

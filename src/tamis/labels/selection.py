@@ -16,7 +16,7 @@ from tamis.durable import Progress
 from tamis.errors import InputError
 from tamis.labels.examples import TEST_HASHES, Examples
 from tamis.labels.inputs import LabelInputs
-from tamis.search import Index, chosen_source
+from tamis.search import Index, default_source
 from tamis.search.sources import IndexSource
 from tamis.splits import is_test
 from tamis.types import Ids, Qrels, Queries, Run, join_runs
@@ -135,7 +135,7 @@ def searchable(inputs: LabelInputs) -> Index:
 
 def source_of(inputs: LabelInputs, threads: int | None = None) -> IndexSource:
     """The index by the ranking that was named, with the parameters that were tuned on it."""
-    return chosen_source(searchable(inputs), inputs.ranking, False, {}, threads)
+    return default_source(searchable(inputs), inputs.ranking, False, {}, threads)
 
 
 def candidates_of(

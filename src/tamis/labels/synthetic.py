@@ -28,7 +28,7 @@ from tamis.labels.query_generation import (
     make_queries,
     read_headings,
 )
-from tamis.pipeline.document_lookup import Documents, Library, library
+from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
 from tamis.scorers.lexical import Lexical
 from tamis.search.sources import IndexSource
 from tamis.text.passages import PassageSpec, parse_spec, split, text_of
@@ -106,7 +106,7 @@ class Least:
 class _Drawing:
     """Chooses negatives, which are read for it."""
 
-    opened: Library
+    opened: DocumentLookup
     run: Run
     spec: PassageSpec
     count: int | None
@@ -213,7 +213,7 @@ def rank_one_without(
 
 
 def _own_scores(
-    run: Run, made: Mapping[str, MadeQuery], lexical: Scorer, opened: Library
+    run: Run, made: Mapping[str, MadeQuery], lexical: Scorer, opened: DocumentLookup
 ) -> dict[str, float]:
     """What the text of every query scores without the query."""
     docs = Ids.of(each.origin.doc_id for each in made.values())

@@ -7,13 +7,13 @@ from tamis.models.model import Model, Ranked, load_model
 from tamis.models.model_import import adopt
 from tamis.models.model_lookup import Ranker, open_ranker
 from tamis.models.onnx_export import Export, Tolerance, export
-from tamis.scorers.model_manifest import Base, ModelNote
+from tamis.scorers.model_manifest import Base, ModelManifest
 
 __all__ = [
     "Base",
     "Export",
     "Model",
-    "ModelNote",
+    "ModelManifest",
     "Ranked",
     "Ranker",
     "Sample",

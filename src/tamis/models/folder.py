@@ -13,7 +13,7 @@ from tamis.manifest import NAME, read_manifest
 from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import ModelNote, read_note
+from tamis.scorers.model_manifest import ModelManifest, read_model_manifest
 from tamis.scorers.origin import Origin
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.weight_digests import verify_weights
@@ -21,7 +21,7 @@ from tamis.scorers.weights import read_config, weight_files
 from tamis.types import Scorer, Spec
 
 
-def open_model(folder: str | Path) -> ModelNote:
+def open_model(folder: str | Path) -> ModelManifest:
     """What a model folder says of itself; its files are there. The weights are not read.
 
     A folder with an export needs no other weights.
@@ -34,7 +34,7 @@ def open_model(folder: str | Path) -> ModelNote:
             f"{path} is a Hugging Face folder without {NAME}",
             hint=command("adopt", path, "-o", f"{path.resolve().name}-adopted"),
         )
-    note = read_note(path)
+    note = read_model_manifest(path)
     read_config(path)
     if not exports_of(path):
         weight_files(path)
@@ -102,10 +102,10 @@ def has_weights(folder: Path) -> bool:
         return False
 
 
-def describe_model(note: ModelNote) -> list[tuple[str, str]]:
+def describe_model(note: ModelManifest) -> list[tuple[str, str]]:
     """A model's note in words, a row a fact.
 
-    >>> describe_model(ModelNote("bi-encoder", 256, "cosine", pooling="mean"))[:2]
+    >>> describe_model(ModelManifest("bi-encoder", 256, "cosine", pooling="mean"))[:2]
     [('model', 'bi-encoder'), ('scale', 'cosine')]
     """
     base = note.base and f"{note.base.name} (weights {note.base.sha256[:12]}…)"

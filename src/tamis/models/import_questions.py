@@ -8,7 +8,7 @@ from typing import Literal
 from tamis.errors import InputError
 from tamis.models.model_import import kind_of
 from tamis.scorers.bi_encoder import pooling_of
-from tamis.scorers.model_manifest import note_if_any
+from tamis.scorers.model_manifest import find_model_manifest
 from tamis.scorers.weights import read_config
 
 Unsaid = Literal["kind", "pooling", "words"]
@@ -29,7 +29,7 @@ def unsaid(
             kind = kind_of(path, config)
         except InputError:
             return "kind"
-    note = note_if_any(path)
+    note = find_model_manifest(path)
     if kind == "target-words" and words is None and not (note and note.word_ids):
         return "words"
     if kind == "bi-encoder" and pooling is None:

@@ -76,7 +76,7 @@ class Model:
         index = np.zeros((len(texts), 2), np.int32)
         index[:, 1] = np.arange(len(texts))
         scores = self.scorer.score(Pairs([query], texts, index))
-        truncated = int((scores.cut > 0).sum())
+        truncated = int((scores.truncated_tokens > 0).sum())
         if truncated:
             _log.info("%s: %d of %d texts truncated to fit", self.name, truncated, len(texts))
         return scores.values

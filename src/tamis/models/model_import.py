@@ -15,7 +15,14 @@ from tamis.models.base_models import identify
 from tamis.models.smoke_test import tried
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import KINDS, Kind, ModelNote, Pooling, note_if_any, write_note
+from tamis.scorers.model_manifest import (
+    KINDS,
+    Kind,
+    ModelManifest,
+    Pooling,
+    find_model_manifest,
+    write_model_manifest,
+)
 from tamis.scorers.sbert_layout import pooling_folder
 from tamis.scorers.target_words import Family, Score, TargetWords
 from tamis.scorers.tokens import json_of
@@ -39,7 +46,7 @@ def adopt(
     score: Score | None = None,
     family: Family | None = None,
     force: bool = False,
-) -> ModelNote:
+) -> ModelManifest:
     """Copy a Hugging Face folder to `out` and write down how it scores.
 
     What config.json and its neighbours say is read; what they do not say must be given. The model
@@ -61,7 +68,7 @@ def adopt(
         shutil.copytree(source, part, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
         (part / NAME).unlink(missing_ok=True)
         tell_others(part, note)
-        write_note(part, note)
+        write_model_manifest(part, note)
     return note
 
 
@@ -85,11 +92,11 @@ def kind_of(folder: Path, config: dict[str, Any]) -> Kind:
 
 def _cross_encoder(
     folder: Path, config: dict[str, Any], max_length: int | None, scale: Scale | None
-) -> ModelNote:
+) -> ModelManifest:
     if scale is None and config.get("sentence_transformers", {}).get("activation_fn") == SIGMOID:
         scale = "probability"
     scorer = tried(lambda: CrossEncoder.open(folder, max_length=max_length, scale=scale), folder)
-    return ModelNote(
+    return ModelManifest(
         "cross-encoder",
         scorer.max_length,
         scorer.scale,
@@ -98,10 +105,10 @@ def _cross_encoder(
     )
 
 
-def _bi_encoder(folder: Path, max_length: int | None, pooling: Pooling | None) -> ModelNote:
+def _bi_encoder(folder: Path, max_length: int | None, pooling: Pooling | None) -> ModelManifest:
     scorer = tried(lambda: BiEncoder.open(folder, max_length=max_length, pooling=pooling), folder)
-    note = note_if_any(folder)
-    return ModelNote(
+    note = find_model_manifest(folder)
+    return ModelManifest(
         "bi-encoder",
         scorer.max_length,
         "cosine",
@@ -118,7 +125,7 @@ def _target_words(
     score: Score | None,
     family: Family | None,
     max_length: int | None,
-) -> ModelNote:
+) -> ModelManifest:
     scorer = tried(
         lambda: TargetWords.open(
             folder, words, template=template, score=score, family=family, max_length=max_length
@@ -126,7 +133,7 @@ def _target_words(
         folder,
     )
     first, second = (scorer.tokens.backend.id_to_token(number) for number in scorer.ids)
-    return ModelNote(
+    return ModelManifest(
         "target-words",
         scorer.max_length,
         scorer.scale,
@@ -139,7 +146,7 @@ def _target_words(
     )
 
 
-def tell_others(folder: Path, note: ModelNote) -> None:
+def tell_others(folder: Path, note: ModelManifest) -> None:
     """Write what sentence-transformers needs to give the same scores from this folder."""
     if note.scorer == "cross-encoder":
         name = SIGMOID if note.scale == "probability" and note.outputs == 1 else IDENTITY
@@ -153,7 +160,7 @@ def tell_others(folder: Path, note: ModelNote) -> None:
         _write_modules(folder, note)
 
 
-def _write_modules(folder: Path, note: ModelNote) -> None:
+def _write_modules(folder: Path, note: ModelManifest) -> None:
     width = read_config(folder)["hidden_size"]
     types = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
     modules = [

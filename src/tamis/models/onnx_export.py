@@ -21,7 +21,7 @@ from tamis.models.smoke_test import tried
 from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.model_manifest import ModelNote, write_note
+from tamis.scorers.model_manifest import ModelManifest, write_model_manifest
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.weights import weight_files
 from tamis.types import Scorer
@@ -95,10 +95,10 @@ def export(
             source, part, ignore=shutil.ignore_patterns(".*", NAME, "onnx"), dirs_exist_ok=True
         )
         if note.documents:
-            write_note(part / note.documents, open_model(source / note.documents))
+            write_model_manifest(part / note.documents, open_model(source / note.documents))
         work = _Work(part, note, scorer, given, allowed, threads, said)
         found = list(work.exports(int8))
-        write_note(part, _noted(note, found, given))
+        write_model_manifest(part, _noted(note, found, given))
     return found
 
 
@@ -107,7 +107,7 @@ class _Work:
     """One model being exported into a folder."""
 
     folder: Path
-    note: ModelNote
+    note: ModelManifest
     scorer: Scorer
     sample: Sample
     allowed: Tolerance
@@ -116,7 +116,7 @@ class _Work:
 
     def exports(self, int8: bool | None) -> Iterator[Export]:
         """Write the files; those in 8-bit integers only until one is kept."""
-        write_note(self.folder, self.note)
+        write_model_manifest(self.folder, self.note)
         for folder, _ in self.parts():
             (folder / "onnx").mkdir()
         self.said(f"scoring {len(self.sample.run.doc):,} documents of {self.sample.name} in torch")
@@ -218,7 +218,7 @@ def check_exportable(scorer: Scorer, folder: Path) -> None:
         )
 
 
-def _noted(note: ModelNote, found: list[Export], sample: Sample) -> ModelNote:
+def _noted(note: ModelManifest, found: list[Export], sample: Sample) -> ModelManifest:
     """The note with what was kept and how it compares."""
     kept = {each.backend: _facts(each) for each in found if not each.refused}
     measured = {

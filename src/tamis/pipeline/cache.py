@@ -24,7 +24,7 @@ from tamis.types import Pairs, Scores
 
 HEAD = b"tamis scores 1\n"
 _FRAME = struct.Struct("<QQ")
-RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("value", "<f4"), ("cut", "<i4")])
+RECORD = np.dtype([("high", "<u8"), ("low", "<u8"), ("value", "<f4"), ("truncated_tokens", "<i4")])
 Keys = NDArray[np.uint64]
 Records = NDArray[Any]
 
@@ -81,14 +81,17 @@ class ScoreCache:
 
     def find(self, keys: Keys) -> tuple[Scores, NDArray[np.bool_]]:
         """The scores that are known, and which those are."""
-        values, cut = np.zeros(len(keys), np.float32), np.zeros(len(keys), np.int32)
+        values, truncated_tokens = np.zeros(len(keys), np.float32), np.zeros(len(keys), np.int32)
         known = np.zeros(len(keys), bool)
         for records in self._sorted:
             place = np.minimum(np.searchsorted(records["high"], keys[:, 0]), len(records) - 1)
             here = (records["high"][place] == keys[:, 0]) & (records["low"][place] == keys[:, 1])
-            values[here], cut[here] = records["value"][place[here]], records["cut"][place[here]]
+            values[here], truncated_tokens[here] = (
+                records["value"][place[here]],
+                records["truncated_tokens"][place[here]],
+            )
             known |= here
-        return Scores(values, cut), known
+        return Scores(values, truncated_tokens), known
 
     def add(self, keys: Keys, scores: Scores) -> None:
         """Keep scores; when this returns they survive a kill and the loss of power."""
@@ -96,7 +99,7 @@ class ScoreCache:
             return
         records = np.empty(len(keys), RECORD)
         records["high"], records["low"] = keys[:, 0], keys[:, 1]
-        records["value"], records["cut"] = scores.values, scores.cut
+        records["value"], records["truncated_tokens"] = scores.values, scores.truncated_tokens
         raw = records.tobytes()
         _write(self._file, _FRAME.pack(len(records), _checksum(raw)) + raw)
         os.fsync(self._file)

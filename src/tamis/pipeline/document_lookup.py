@@ -24,7 +24,7 @@ Documents = Mapping[str, Document] | DocumentStore | Index | Collection | Iterab
 """Where documents are taken from."""
 
 
-class Library(Protocol):
+class DocumentLookup(Protocol):
     """Documents by id."""
 
     def has(self, ids: Ids) -> NDArray[np.bool_]:
@@ -35,7 +35,7 @@ class Library(Protocol):
 
 
 @contextmanager
-def library(documents: Documents, wanted: Ids) -> Iterator[Library]:
+def library(documents: Documents, wanted: Ids) -> Iterator[DocumentLookup]:
     """Documents that can be fetched by id for as long as the block lasts.
 
     >>> sieves = [Document("d1", "A drum sieve."), Document("d2", "A net.")]
@@ -50,26 +50,26 @@ def library(documents: Documents, wanted: Ids) -> Iterator[Library]:
     elif isinstance(documents, Index):
         yield IndexLibrary(documents)
     elif isinstance(documents, Mapping):
-        yield MappingLibrary(documents)
+        yield MappingLookup(documents)
     elif isinstance(documents, Sequence):
-        yield MappingLibrary({document.id: document for document in documents})
+        yield MappingLookup({document.id: document for document in documents})
     else:
         with TemporaryDirectory() as folder:
             yield StoreLibrary(_stored(documents, wanted, Path(folder) / "documents"))
 
 
-class MappingLibrary:
+class MappingLookup:
     """Documents in memory."""
 
     def __init__(self, documents: Mapping[str, Document]) -> None:
         self._documents = documents
 
     def has(self, ids: Ids) -> NDArray[np.bool_]:
-        """See `Library.has`."""
+        """See `DocumentLookup.has`."""
         return np.array([name in self._documents for name in ids], bool)
 
     def fetch(self, ids: list[str]) -> list[Document]:
-        """See `Library.fetch`."""
+        """See `DocumentLookup.fetch`."""
         return [self._documents[name] for name in ids]
 
 
@@ -80,11 +80,11 @@ class StoreLibrary:
         self._store = store
 
     def has(self, ids: Ids) -> NDArray[np.bool_]:
-        """See `Library.has`."""
+        """See `DocumentLookup.has`."""
         return ids.positions_in(self._store.ids) >= 0
 
     def fetch(self, ids: list[str]) -> list[Document]:
-        """See `Library.fetch`."""
+        """See `DocumentLookup.fetch`."""
         numbers = self._store.ids.numbers(ids)
         texts, titles = self._store.texts(numbers), self._store.titles(numbers)
         return [Document(*each) for each in zip(ids, texts, titles, strict=True)]
@@ -97,13 +97,13 @@ class IndexLibrary:
         self.snapshot = index.snapshot
 
     def has(self, ids: Ids) -> NDArray[np.bool_]:
-        """See `Library.has`."""
+        """See `DocumentLookup.has`."""
         numbers = ids.positions_in(self.snapshot.ids)
         segment_of = np.append(self.snapshot.places[0], np.int32(-1))
         return segment_of[numbers] >= 0
 
     def fetch(self, ids: list[str]) -> list[Document]:
-        """See `Library.fetch`."""
+        """See `DocumentLookup.fetch`."""
         segment_of = self.snapshot.places[0][self.snapshot.ids.numbers(ids)]
         found: dict[str, Document] = {}
         for number in np.unique(segment_of).tolist():

@@ -53,21 +53,25 @@ class StoredScores:
     ) -> PassageScores:
         asked, query = np.unique(query_of, return_inverse=True)
         texts = run.queries.texts or ()
-        queries, query_cut = self.encoder.encode_counting([texts[n] for n in asked.tolist()])
+        queries, truncated_query_tokens = self.encoder.encode_with_truncation(
+            [texts[n] for n in asked.tolist()]
+        )
         segment_of, first, sizes = places(self.snapshot, numbers)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         vector = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], sizes)
         segment_of, query = np.repeat(segment_of, sizes), np.repeat(query, sizes)
-        values, cut, passage = (np.empty(len(vector), kind) for kind in ("f4", "i4", "i4"))
+        values, truncated_tokens, passage = (
+            np.empty(len(vector), kind) for kind in ("f4", "i4", "i4")
+        )
         for segment, vectors in _segments(self.snapshot):
             here = np.flatnonzero(segment_of == segment)
             wanted, asks = vector[here], query[here]
             documents = vectors.rows(wanted)[wanted]
             values[here] = np.einsum("nd,nd->n", queries[asks], documents)
-            cut[here] = vectors.cut[wanted] + query_cut[asks]
+            truncated_tokens[here] = vectors.truncated_tokens[wanted] + truncated_query_tokens[asks]
             passage[here] = vectors.passage[wanted]
         nothing = np.zeros(len(rows), np.int64)
-        return PassageScores(rows, offsets, passage, values, cut, nothing, len(values))
+        return PassageScores(rows, offsets, passage, values, truncated_tokens, nothing, len(values))
 
 
 def places(snapshot: Snapshot, numbers: Ints) -> tuple[Ints, Longs, Longs]:

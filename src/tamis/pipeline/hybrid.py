@@ -10,13 +10,12 @@ from tamis.errors import InputError
 from tamis.pipeline.fuse import Normalisation, reciprocal_rank, scores_in, weighted_sum
 from tamis.registry import NUMBER, Opening, Types, check_choice, check_keys
 from tamis.types import Queries, Run, Source, Spec
+from tamis.types.columns import LEXICAL_SCORE
 from tamis.types.pipeline import DEFAULT_TOP, SPEC_VERSION
 
 Method = Literal["rrf", "sum"]
-WORDS = "words"
-"""The column of a run by words and vectors that has the score by words."""
-VECTORS = 0.6
-"""How much vectors count beside words: what is surely above BM25 on each of seven collections
+DENSE_WEIGHT = 0.6
+"""How much embeddings count beside words: significantly above BM25 on each of seven collections
 (docs/how-to/dense.md)."""
 
 
@@ -102,13 +101,15 @@ def open_source(values: Spec, opening: Opening) -> Hybrid:
     return Hybrid(sources, **settings)
 
 
-def words_and_vectors(words: Source, dense: Source, vectors: float = VECTORS) -> Hybrid:
-    """A ranking by words and one by vectors made one, by their scores; what `tamis fit` and
+def lexical_dense_hybrid(
+    words: Source, dense: Source, dense_weight: float = DENSE_WEIGHT
+) -> Hybrid:
+    """A lexical ranking and a dense one made one, by their scores; what `tamis fit` and
     `tamis search --ranking hybrid` search with.
 
-    Both are put on mean 0 and deviation 1 within each query, and vectors count `vectors`, words
-    the rest. Few hits by words are filled up with zeros (see `weighted_sum`, `filled`); vectors
-    rank whatever there is. The column `words` has the score by words.
+    Both are put on mean 0 and deviation 1 within each query, and embeddings count `dense_weight`,
+    words the rest. Few hits by words are filled up with zeros (see `weighted_sum`, `filled`); a
+    dense search ranks whatever there is. The column `lexical_score` has the score by words.
 
     >>> from tempfile import mkdtemp
     >>> from tamis.search import Index
@@ -120,16 +121,16 @@ def words_and_vectors(words: Source, dense: Source, vectors: float = VECTORS) ->
     >>> documents = [Document(name, text) for name, text in texts.items()]
     >>> index = Index.build(documents, mkdtemp() + "/index")
     >>> index.encode(Letters())
-    >>> both = words_and_vectors(index.bm25(), index.dense(Letters()))
+    >>> both = lexical_dense_hybrid(index.bm25(), index.dense(Letters()))
     >>> both.search(Queries.of([Query("q", "fish net")]), 2)["q"].ids
     ['net', 'drum']
     """
     return Hybrid(
         (words, dense),
         "sum",
-        weights=(1 - vectors, vectors),
+        weights=(1 - dense_weight, dense_weight),
         normalisation=("filled", "z"),
-        column=WORDS,
+        column=LEXICAL_SCORE,
     )
 
 

@@ -11,6 +11,7 @@ from tamis.pipeline.fuse import scores_in
 from tamis.pipeline.score_merge import below, interpolated
 from tamis.registry import NUMBER, Opening, check_keys
 from tamis.types import Run, Spec, Stage
+from tamis.types.columns import MODEL_SCORE, PREVIOUS_SCORE
 from tamis.types.pipeline import SPEC_VERSION
 
 
@@ -42,7 +43,7 @@ class Interpolate(Stage):
 def fuse_scores(before: Run, after: Run, weight: float, column: str | None = None) -> Run:
     """What a stage made of a run, fused with the scores of that run; see `Interpolate`.
 
-    The column `first` of the result has the score before, `model` that of the stage.
+    The column `previous_score` of the result has the score before, `model_score` that of the stage.
 
     >>> run = Run.from_dict({"q": {"a": 9.0, "b": 7.0, "c": 5.0}})
     >>> after = Run.from_dict({"q": {"a": 0.1, "b": 0.9, "c": 0.5}})
@@ -57,10 +58,10 @@ def fuse_scores(before: Run, after: Run, weight: float, column: str | None = Non
     previous = scores_in(before, after)
     passage = after.extra.get("passage", np.zeros(len(after.doc), np.int32))
     model = np.where(passage >= 0, after.score, np.float32(-np.inf))
-    columns = {**after.extra, "passage": passage, "first": previous, "model": model}
+    columns = {**after.extra, "passage": passage, PREVIOUS_SCORE: previous, MODEL_SCORE: model}
     run = Run(after.queries, after.docs, after.offsets, after.doc, previous, columns)
     scored = run.extra["passage"] >= 0
-    mixed = interpolated(run, scored, run.extra["model"], weight, column if weight else None)
+    mixed = interpolated(run, scored, run.extra[MODEL_SCORE], weight, column if weight else None)
     score = below(run, scored, mixed)
     return Run(run.queries, run.docs, run.offsets, run.doc, score, run.extra)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import Library
+from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.text.passages import PassageSpec, Tokens, split, text_of
 from tamis.text.sentences import Span
 from tamis.types import Document, Pairs, Run, Scorer, Scores
@@ -37,7 +37,7 @@ class PassageScores:
     offsets: NDArray[np.int64]
     numbers: NDArray[np.int32]
     values: NDArray[np.float32]
-    cut: NDArray[np.int32]
+    truncated_tokens: NDArray[np.int32]
     left_out: NDArray[np.int64]
     """How many words of each document are in no passage, where the spec samples."""
     computed: int
@@ -57,7 +57,7 @@ class PassageScores:
             np.concatenate([[0], np.cumsum(sizes[good])]),
             self.numbers[kept],
             self.values[kept],
-            self.cut[kept],
+            self.truncated_tokens[kept],
             self.left_out[good],
             self.computed,
             self.rows[~good],
@@ -89,7 +89,7 @@ class PassageScorer:
 
     scorer: Scorer
     spec: PassageSpec
-    library: Library
+    library: DocumentLookup
     cache: ScoreCache | None = None
     seed: int = 0
     skip: bool = False
@@ -141,7 +141,7 @@ class PassageScorer:
             offsets,
             np.array(chunk.numbers, np.int32),
             scores.values[pair],
-            scores.cut[pair],
+            scores.truncated_tokens[pair],
             np.array(chunk.left_out, np.int64),
             computed,
         )
@@ -158,8 +158,13 @@ class PassageScorer:
             if len(new):
                 found = _scored(self.scorer, Pairs(pairs.queries, pairs.texts, pairs.index[new]))
                 good = np.isfinite(found.values)
-                self.cache.add(keys[new[good]], Scores(found.values[good], found.cut[good]))
-                scores.values[new], scores.cut[new] = found.values, found.cut
+                self.cache.add(
+                    keys[new[good]], Scores(found.values[good], found.truncated_tokens[good])
+                )
+                scores.values[new], scores.truncated_tokens[new] = (
+                    found.values,
+                    found.truncated_tokens,
+                )
         return scores, len(new)
 
 

@@ -31,7 +31,7 @@ from tamis.pipeline.aggregate import (
 )
 from tamis.pipeline.bert3s import ThreeSentences, parse_three_sentences
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import Documents, Library, library
+from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
 from tamis.pipeline.documents import documents_spec
 from tamis.pipeline.embedding_scores import Probed, StoredScores, probed, stored_scores
 from tamis.pipeline.passage_scores import PassageScorer, PassageScores
@@ -40,6 +40,7 @@ from tamis.pipeline.score_merge import below, interpolated
 from tamis.registry import NUMBER, Opening, Types, check_choice, check_keys, spec_of
 from tamis.text.passages import PassageSpec, parse_spec
 from tamis.types import Run, Scorer, Spec, Stage
+from tamis.types.columns import MODEL_SCORE, PREVIOUS_SCORE
 from tamis.types.pipeline import SPEC_VERSION
 
 Rows = NDArray[np.int64]
@@ -60,7 +61,7 @@ class Rerank(Stage):
     missing: Literal["raise", "skip"] = "raise"
     model: str = ""
     seed: int = 0
-    beside: str | None = None
+    fuse_with_column: str | None = None
 
     def __post_init__(self) -> None:
         if self.depth < 1:
@@ -69,7 +70,7 @@ class Rerank(Stage):
             raise InputError(
                 f"the re-ranker cannot weigh {self.interpolate:g}", hint="weigh it from 0 to 1"
             )
-        if self.beside is not None and self.interpolate is None:
+        if self.fuse_with_column is not None and self.interpolate is None:
             raise InputError(
                 "beside names the score that a model is fused with", hint="say interpolate too"
             )
@@ -89,7 +90,11 @@ class Rerank(Stage):
 
     def spec(self) -> Spec:
         """See `Stage.spec`."""
-        options = {"interpolate": self.interpolate, "latency": self.latency, "beside": self.beside}
+        options = {
+            "interpolate": self.interpolate,
+            "latency": self.latency,
+            "fuse_with_column": self.fuse_with_column,
+        }
         plain = rerank_spec(
             spec_of("scorer", self.scorer),
             documents_spec(self.documents),
@@ -104,22 +109,22 @@ class Rerank(Stage):
 
     def rerank(self, run: Run) -> Reranked:
         """The run re-ranked, and what there is to say about it."""
-        if self.beside is not None and self.beside not in run.extra:
+        if self.fuse_with_column is not None and self.fuse_with_column not in run.extra:
             raise InputError(
-                f"the run has no column {self.beside!r}",
+                f"the run has no column {self.fuse_with_column!r}",
                 hint=f"it has {', '.join(run.extra) or 'none'}; name one of these, or none",
             )
         found, seconds = self._score(run)
         scored = found.passage >= 0
         score = found.score
         if self.interpolate is not None:
-            score = interpolated(run, scored, score, self.interpolate, self.beside)
+            score = interpolated(run, scored, score, self.interpolate, self.fuse_with_column)
         columns = {
             **run.extra,
-            **({} if self.interpolate is None else {"model": found.score}),
-            "first": run.score,
+            **({} if self.interpolate is None else {MODEL_SCORE: found.score}),
+            PREVIOUS_SCORE: run.score,
             "passage": found.passage,
-            "cut": found.cut,
+            "truncated_tokens": found.truncated_tokens,
             "row": np.arange(len(run.doc)),
         }
         placed = Run(
@@ -177,7 +182,7 @@ class Rerank(Stage):
     def _encoder(self) -> Probed | None:
         return probed(self.scorer)
 
-    def _to_score(self, run: Run, rows: Rows, opened: Library, found: Found) -> Rows:
+    def _to_score(self, run: Run, rows: Rows, opened: DocumentLookup, found: Found) -> Rows:
         """Those of the rows whose query has a text and whose document is there."""
         if run.queries.texts is None:
             raise InputError(
@@ -253,7 +258,7 @@ def rerank(
     missing: Literal["raise", "skip"] = "raise",
     model: str = "",
     seed: int = 0,
-    beside: str | None = None,
+    fuse_with_column: str | None = None,
 ) -> Rerank:
     """A stage that re-ranks the first `depth` documents of every query.
 
@@ -266,9 +271,9 @@ def rerank(
     whose score is no number, is an error, or is left below. `model` is what the spec calls the
     scorer; `seed` draws passages where the spec samples them.
 
-    The run has three columns more: `first`, the score before; `passage`, the number of the
-    passage that won (-1 where nothing was scored); `cut`, how many tokens were cut. With
-    `interpolate` also `model`, the re-ranker's own score.
+    The run has three columns more: `previous_score`, the score before; `passage`, the number of the
+    passage that won (-1 where nothing was scored); `truncated_tokens`, how many did not fit. With
+    `interpolate` also `model_score`, the re-ranker's own score.
 
     >>> from tamis.types import Document, Pairs, Queries, Query, Scores
     >>> class Shortness:
@@ -297,7 +302,7 @@ def rerank(
         missing,
         model,
         seed,
-        beside,
+        fuse_with_column,
     )
 
 
@@ -345,7 +350,7 @@ _OPTIONAL: dict[str, Types] = {
     "sentences": str,
     "interpolate": NUMBER,
     "latency": NUMBER,
-    "beside": str,
+    "fuse_with_column": str,
 }
 
 

@@ -24,8 +24,8 @@ class Found:
     score: NDArray[np.float32]
     passage: Ints
     passages: Ints
-    cut: Ints
-    cut_passages: Ints
+    truncated_tokens: Ints
+    truncated_passages: Ints
     left_out: NDArray[np.int64]
     rows: int = 0
     computed: int = 0
@@ -47,8 +47,8 @@ class Found:
         sizes = np.diff(part.offsets)
         row = np.repeat(part.rows, sizes)
         self.passages[part.rows] = sizes
-        np.add.at(self.cut, row, part.cut)
-        np.add.at(self.cut_passages, row, part.cut > 0)
+        np.add.at(self.truncated_tokens, row, part.truncated_tokens)
+        np.add.at(self.truncated_passages, row, part.truncated_tokens > 0)
         self.left_out[part.rows] = part.left_out
         self.rows += len(part.rows) + len(part.refused)
         self.refused += len(part.refused)
@@ -105,10 +105,10 @@ class Reranked:
             "queries": len(self.run),
             "documents per query": _spread(self.depths()[asked]),
             "pairs": {"scored": found.computed, "spared": found.pairs - found.computed},
-            "cut": {
-                "tokens": int(found.cut.sum()),
-                "passages": int(found.cut_passages.sum()),
-                "documents": int((found.cut > 0).sum()),
+            "truncated_tokens": {
+                "tokens": int(found.truncated_tokens.sum()),
+                "passages": int(found.truncated_passages.sum()),
+                "documents": int((found.truncated_tokens > 0).sum()),
             },
         }
         if found.left_out.any():

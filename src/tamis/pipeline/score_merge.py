@@ -34,14 +34,18 @@ def below(run: Run, scored: NDArray[np.bool_], score: Scores) -> Scores:
 
 
 def interpolated(
-    run: Run, scored: NDArray[np.bool_], score: Scores, weight: float, beside: str | None = None
+    run: Run,
+    scored: NDArray[np.bool_],
+    score: Scores,
+    weight: float,
+    fuse_with_column: str | None = None,
 ) -> Scores:
     """`weight` times the new score and the rest the old one, for rows that have a new one.
 
     Both are put on 0 to 1 within each query, over its rows with new scores. `beside` names the
     column that has the old score, where that is not the score of the run.
     """
-    before = run.score if beside is None else run.extra[beside]
+    before = run.score if fuse_with_column is None else run.extra[fuse_with_column]
     counted = np.concatenate([[0], np.cumsum(scored)])
     offsets, doc = counted[run.offsets], run.doc[scored]
     old = Run.of_distinct(run.queries, run.docs, offsets, doc, before[scored])

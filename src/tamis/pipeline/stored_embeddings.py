@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.pipeline.document_lookup import IndexLibrary, Library
+from tamis.pipeline.document_lookup import DocumentLookup, IndexLibrary
 from tamis.pipeline.embedding_scores import places
 from tamis.search.embeddings import CountingEncoder, Rows, probe, same_encoder
 from tamis.text.passages import parse_spec, split, text_of
@@ -20,7 +20,9 @@ Known = tuple[list[str], Rows, NDArray[np.int32]]
 """Texts, their vectors, and how many tokens of each were cut."""
 
 
-def stored_texts(library: Library, ids: Sequence[str], encoder: CountingEncoder) -> Iterator[Known]:
+def stored_texts(
+    library: DocumentLookup, ids: Sequence[str], encoder: CountingEncoder
+) -> Iterator[Known]:
     """The passages of these documents with the vectors that an index has of them, if that is where
     the documents are and the encoder made them.
     """
@@ -46,4 +48,4 @@ def stored_texts(library: Library, ids: Sequence[str], encoder: CountingEncoder)
                 continue
             rows = first[number] + np.arange(size)
             left -= size
-            yield found, vectors.rows(rows)[rows], vectors.cut[rows]
+            yield found, vectors.rows(rows)[rows], vectors.truncated_tokens[rows]

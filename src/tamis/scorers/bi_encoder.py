@@ -14,7 +14,7 @@ from tamis.errors import InputError, command, require
 from tamis.scorers._bert import Bert, build
 from tamis.scorers._onnx import Backend, OnnxTexts, Session
 from tamis.scorers.batches import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
-from tamis.scorers.model_manifest import ModelNote, Pooling, note_if_any
+from tamis.scorers.model_manifest import ModelManifest, Pooling, find_model_manifest
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.sbert_layout import check_modules, pooling_folder
 from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, json_of, length_said
@@ -105,7 +105,7 @@ class BiEncoder:
     ) -> BiEncoder:
         """The bi-encoder in a folder, as sentence-transformers lays it out or with `tamis.json`."""
         path = Path(folder)
-        note = note_if_any(path)
+        note = find_model_manifest(path)
         if note and note.scorer != "bi-encoder":
             raise InputError(
                 f"{folder} is a {note.scorer}, not a bi-encoder",
@@ -147,34 +147,40 @@ class BiEncoder:
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row of length one a text."""
-        return self.encode_counting(texts)[0]
+        return self.encode_with_truncation(texts)[0]
 
-    def encode_counting(
+    def encode_with_truncation(
         self, texts: Sequence[str]
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """The vectors of these texts, and how many tokens of each were cut."""
         vectors = np.empty((len(texts), self.dimensions), np.float32)
-        cut = np.zeros(len(texts), np.int32)
+        truncated_tokens = np.zeros(len(texts), np.int32)
         for start in range(0, len(texts), CHUNK):
             part = slice(start, start + CHUNK)
-            vectors[part], cut[part] = self._encode_chunk(texts[part])
-        return vectors, cut
+            vectors[part], truncated_tokens[part] = self._encode_chunk(texts[part])
+        return vectors, truncated_tokens
 
     def score(self, pairs: Pairs) -> Scores:
         """The cosine of every pair, and how many tokens of it were cut.
 
         A query is encoded once, and so is a text: pairs are taken in the order of their texts.
         """
-        values, cut = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
+        values, truncated_tokens = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
         order = np.argsort(pairs.index[:, 1], kind="stable")
         asked, query = np.unique(pairs.index[order, 0], return_inverse=True)
-        queries, query_cut = self.encode_counting([pairs.queries[n] for n in asked.tolist()])
+        queries, truncated_query_tokens = self.encode_with_truncation(
+            [pairs.queries[n] for n in asked.tolist()]
+        )
         for part, piece in chunks(Pairs(pairs.queries, pairs.texts, pairs.index[order])):
-            texts, text_cut = (self.documents or self).encode_counting(piece.texts)
+            texts, truncated_text_tokens = (self.documents or self).encode_with_truncation(
+                piece.texts
+            )
             text = piece.index[:, 1]
             values[order[part]] = np.einsum("nd,nd->n", queries[query[part]], texts[text])
-            cut[order[part]] = query_cut[query[part]] + text_cut[text]
-        return Scores(values, cut)
+            truncated_tokens[order[part]] = (
+                truncated_query_tokens[query[part]] + truncated_text_tokens[text]
+            )
+        return Scores(values, truncated_tokens)
 
     def _encode_chunk(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
         room = self.max_length - self.layout.extra
@@ -219,7 +225,7 @@ def _means(states: Tensor, sequences: Sequence[NDArray[np.int32]]) -> Tensor:
     return torch.stack([part.mean(0) for part in parts])
 
 
-def length_of(folder: Path, note: ModelNote | None) -> int | None:
+def length_of(folder: Path, note: ModelManifest | None) -> int | None:
     """At how many tokens a folder says texts are cut, if it says."""
     if note:
         return note.max_length
@@ -227,7 +233,7 @@ def length_of(folder: Path, note: ModelNote | None) -> int | None:
     return int(length) if length else None
 
 
-def pooling_of(folder: Path, note: ModelNote | None) -> Pooling:
+def pooling_of(folder: Path, note: ModelManifest | None) -> Pooling:
     """How a folder says token vectors are pooled."""
     if note and note.pooling:
         return note.pooling

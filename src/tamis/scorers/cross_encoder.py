@@ -15,7 +15,7 @@ from tamis.scorers._bert import Bert, build
 from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers._onnx import Backend, OnnxPairs, Session
 from tamis.scorers.batches import BUDGET, Numbers, Rows, chunks, in_batches, probability
-from tamis.scorers.model_manifest import note_if_any
+from tamis.scorers.model_manifest import find_model_manifest
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.tokens import Layout, TokenIds, Tokens, length_said, share
 from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config, take
@@ -115,7 +115,7 @@ class CrossEncoder:
         as many as the tokenizer says, one output is a logit and two are a probability.
         """
         path = Path(folder)
-        note = note_if_any(path)
+        note = find_model_manifest(path)
         if note and note.scorer != "cross-encoder":
             raise InputError(
                 f"{folder} is a {note.scorer}, not a cross-encoder",
@@ -145,10 +145,10 @@ class CrossEncoder:
 
     def score(self, pairs: Pairs) -> Scores:
         """One value a pair, and how many tokens of it were cut."""
-        values, cut = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
+        values, truncated_tokens = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
         for part, piece in chunks(pairs):
-            values[part], cut[part] = self._score_chunk(piece)
-        return Scores(values, cut)
+            values[part], truncated_tokens[part] = self._score_chunk(piece)
+        return Scores(values, truncated_tokens)
 
     def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         extra = self.layout.extra

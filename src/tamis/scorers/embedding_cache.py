@@ -19,7 +19,7 @@ Cuts = NDArray[np.int32]
 
 
 @dataclass(eq=False)
-class Remembering:
+class EmbeddingCache:
     """Scores as the bi-encoder does. Worth it where the same documents come again and again.
 
     `documents` is who remembers the vectors of texts, where the model leaves these to another;
@@ -29,12 +29,12 @@ class Remembering:
     model: BiEncoder
     most: int = MOST
     scale: Scale = "cosine"
-    documents: Remembering | None = None
+    documents: EmbeddingCache | None = None
     _known: dict[str, tuple[Rows, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.model.documents is not None and self.documents is None:
-            self.documents = Remembering(self.model.documents, self.most)
+            self.documents = EmbeddingCache(self.model.documents, self.most)
 
     def spec(self) -> Spec:
         """The spec of the model."""
@@ -42,13 +42,13 @@ class Remembering:
 
     def score(self, pairs: Pairs) -> Scores:
         """The cosine of every pair, and how many tokens of it were cut."""
-        queries, query_cut = self.encode_counting(pairs.queries)
-        texts, text_cut = (self.documents or self).encode_counting(pairs.texts)
+        queries, truncated_query_tokens = self.encode_with_truncation(pairs.queries)
+        texts, truncated_text_tokens = (self.documents or self).encode_with_truncation(pairs.texts)
         query, text = pairs.index.T
         values = np.einsum("nd,nd->n", queries[query], texts[text])
-        return Scores(values, query_cut[query] + text_cut[text])
+        return Scores(values, truncated_query_tokens[query] + truncated_text_tokens[text])
 
-    def encode_counting(self, texts: Sequence[str]) -> tuple[Rows, Cuts]:
+    def encode_with_truncation(self, texts: Sequence[str]) -> tuple[Rows, Cuts]:
         """The vectors of these texts, and how many tokens of each were cut."""
         wanted = dict.fromkeys(texts)
         new = [text for text in wanted if text not in self._known]
@@ -56,13 +56,15 @@ class Remembering:
             self._known.clear()
             new = list(wanted)
         if new:
-            self.remember(new, *self.model.encode_counting(new))
+            self.remember(new, *self.model.encode_with_truncation(new))
         rows = np.empty((len(texts), self.model.dimensions), np.float32)
-        cuts = np.empty(len(texts), np.int32)
+        truncated_tokens = np.empty(len(texts), np.int32)
         for number, text in enumerate(texts):
-            rows[number], cuts[number] = self._known[text]
-        return rows, cuts
+            rows[number], truncated_tokens[number] = self._known[text]
+        return rows, truncated_tokens
 
-    def remember(self, texts: Sequence[str], vectors: Rows, cut: Cuts) -> None:
+    def remember(self, texts: Sequence[str], vectors: Rows, truncated_tokens: Cuts) -> None:
         """Keep vectors that the model made of texts before, and how many tokens were cut."""
-        self._known.update(zip(texts, zip(vectors, cut.tolist(), strict=True), strict=True))
+        self._known.update(
+            zip(texts, zip(vectors, truncated_tokens.tolist(), strict=True), strict=True)
+        )

@@ -27,7 +27,7 @@ class Base:
 
 
 @dataclass(frozen=True)
-class ModelNote:
+class ModelManifest:
     """What `tamis.json` says of a model. `facts` holds whatever else was written there: label
     sources with counts, seed, hash of the data, versions, measured quality.
     """
@@ -65,7 +65,7 @@ _FORMS: Mapping[str, Callable[[Any], bool]] = {
 """What values must look like."""
 
 
-def read_note(folder: Path) -> ModelNote:
+def read_model_manifest(folder: Path) -> ModelManifest:
     """The note of a model folder."""
     note = expect(folder, "model", LAYOUT)
     missing = [name for name in ("scorer", "max_length", "scale") if name not in note]
@@ -77,24 +77,24 @@ def read_note(folder: Path) -> ModelNote:
             raise DamagedError(
                 f"{folder}/tamis.json has {note[name]!r} for {name}", hint="adopt the model again"
             )
-    known = {each.name for each in fields(ModelNote)} - {"facts"}
+    known = {each.name for each in fields(ModelManifest)} - {"facts"}
     values = {name: _value(name, note[name]) for name in known if name in note}
     rest = {name: value for name, value in note.items() if name not in (*known, KEY)}
-    return ModelNote(**values, facts=rest)
+    return ModelManifest(**values, facts=rest)
 
 
-def note_if_any(folder: Path) -> ModelNote | None:
+def find_model_manifest(folder: Path) -> ModelManifest | None:
     """The note of a model folder, or None for a plain Hugging Face folder."""
-    return None if read_manifest(folder) is None else read_note(folder)
+    return None if read_manifest(folder) is None else read_model_manifest(folder)
 
 
 def documents_of(folder: Path) -> Path:
     """The folder by which a bi-encoder's documents are encoded: itself, or one that it brings."""
-    note = note_if_any(folder)
+    note = find_model_manifest(folder)
     return folder / note.documents if note and note.documents else folder
 
 
-def write_note(folder: Path, note: ModelNote) -> None:
+def write_model_manifest(folder: Path, note: ModelManifest) -> None:
     """Write `tamis.json` into a model folder whose weights are there."""
     values = {name: value for name, value in asdict(note).items() if value is not None}
     facts = values.pop("facts")

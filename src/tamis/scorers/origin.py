@@ -10,7 +10,7 @@ from typing import Any
 
 from tamis.registry import absolute, python_spec
 from tamis.scorers._onnx import FILES, Backend
-from tamis.scorers.model_manifest import Kind, note_if_any
+from tamis.scorers.model_manifest import Kind, find_model_manifest
 from tamis.scorers.weight_digests import Digests, digest_of
 from tamis.scorers.weights import weight_files
 from tamis.types import Spec
@@ -63,7 +63,7 @@ class Origin:
 def files_read(folder: Path, backend: Backend) -> dict[str, Path]:
     """The files of weights that a back end reads of a model folder, by their names in it."""
     paths = weight_files(folder) if backend == "torch" else [folder / FILES[backend]]
-    note = note_if_any(folder)
+    note = find_model_manifest(folder)
     if note and note.documents:
         paths += files_read(folder / note.documents, backend).values()
     return {path.relative_to(folder).as_posix(): path for path in paths}

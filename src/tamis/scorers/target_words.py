@@ -28,7 +28,7 @@ from tamis.scorers.batches import (
     in_batches,
     probability,
 )
-from tamis.scorers.model_manifest import note_if_any
+from tamis.scorers.model_manifest import find_model_manifest
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.template import Template
@@ -91,7 +91,7 @@ class TargetWords:
         What is not given is read from `tamis.json`. The family is read from config.json.
         """
         path = Path(folder)
-        note = note_if_any(path)
+        note = find_model_manifest(path)
         if note and note.scorer != "target-words":
             raise InputError(
                 f"{folder} is a {note.scorer}, not a language model with target words",
@@ -138,21 +138,21 @@ class TargetWords:
 
     def score(self, pairs: Pairs) -> Scores:
         """One value a pair, and how many tokens of it were cut."""
-        values, cut = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
+        values, truncated_tokens = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
         for part, piece in chunks(pairs):
-            values[part], cut[part] = self._score_chunk(piece)
-        return Scores(values, cut)
+            values[part], truncated_tokens[part] = self._score_chunk(piece)
+        return Scores(values, truncated_tokens)
 
     def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], list[int]]:
         texts = [(pairs.queries[q], pairs.texts[t]) for q, t in pairs.index.tolist()]
-        sequences, cut = self.template.encode(self.tokens, texts, self.max_length)
+        sequences, truncated_tokens = self.template.encode(self.tokens, texts, self.max_length)
 
         def forward(batch: Numbers) -> Rows:
             return self._values([sequences[number] for number in batch.tolist()])
 
         lengths = [len(sequence) for sequence in sequences]
         rows = in_batches(forward, lengths, budget=self.budget, threads=self.threads)
-        return rows[:, 0], cut
+        return rows[:, 0], truncated_tokens
 
     def _values(self, sequences: Sequence[TokenIds]) -> Rows:
         first = self.ids[0]

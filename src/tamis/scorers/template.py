@@ -54,7 +54,7 @@ class Template:
     ) -> tuple[list[TokenIds], list[int]]:
         """The token ids of each pair, at most `longest`, and how many of them were cut."""
         ids: list[TokenIds] = []
-        cut: list[int] = []
+        truncated_tokens: list[int] = []
         for start in range(0, len(pairs), TEXTS_AT_ONCE):
             some = pairs[start : start + TEXTS_AT_ONCE]
             filled = [self.fill(clean(query), clean(document)) for query, document in some]
@@ -63,8 +63,8 @@ class Template:
                 kept = self._kept(encoding.offsets, query, document, longest)
                 every = np.array(encoding.ids, np.int32)
                 ids.append(every if kept is None else every[kept])
-                cut.append(len(every) - len(ids[-1]))
-        return ids, cut
+                truncated_tokens.append(len(every) - len(ids[-1]))
+        return ids, truncated_tokens
 
     def _kept(
         self,

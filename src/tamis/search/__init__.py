@@ -1,6 +1,6 @@
 """The first stage: Lucene's ranking without Java and exact search over vectors, on disk."""
 
-from tamis.search.default_source import chosen_source
+from tamis.search.defaults import default_source
 from tamis.search.dense import DenseSource
 from tamis.search.embeddings import VectorModel
 from tamis.search.index import Index
@@ -14,5 +14,5 @@ __all__ = [
     "Index",
     "QueryLikelihood",
     "VectorModel",
-    "chosen_source",
+    "default_source",
 ]

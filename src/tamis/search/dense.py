@@ -17,7 +17,7 @@ from tamis.cores import usable_cores
 from tamis.errors import InputError, command
 from tamis.registry import Opening, check_keys, spec_of
 from tamis.search.dense_search import Hits, search_vectors
-from tamis.search.embeddings import Rows, VectorModel, encode_counting, probe, same_encoder
+from tamis.search.embeddings import Rows, VectorModel, encode_with_truncation, probe, same_encoder
 from tamis.search.index_spec import index_spec, open_encoder, open_index
 from tamis.search.snapshot import Snapshot
 from tamis.types import Encoder, Queries, Run, Source, Spec
@@ -71,14 +71,16 @@ class DenseSource(Source):
     ) -> tuple[Rows, NDArray[np.int32]]:
         """The vectors of some queries, and how many tokens of each were cut."""
         assert queries.texts is not None
-        rows, cut = encode_counting(self.encoder, [queries.texts[n] for n in asked.tolist()])
+        rows, truncated_tokens = encode_with_truncation(
+            self.encoder, [queries.texts[n] for n in asked.tolist()]
+        )
         bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if len(bad):
             raise InputError(
                 f"the vector of query {queries.ids[int(asked[bad[0]])]!r} is not made of numbers",
                 hint="the encoder cannot read it: leave the query out",
             )
-        return rows, cut
+        return rows, truncated_tokens
 
     def spec(self) -> Spec:
         """See `Source.spec`."""
@@ -124,8 +126,11 @@ def check_embeddings(index: Index, values: Spec) -> None:
 def _columns(hits: Hits, by_passage: bool) -> dict[str, NDArray[np.int32]]:
     """The further columns of a run: those that say something."""
     passage = {"passage": hits.passage} if by_passage else {}
-    cuts = {"cut": hits.cut, "query_cut": hits.query_cut}
-    return passage | {name: column for name, column in cuts.items() if column.any()}
+    truncated_tokens = {
+        "truncated_tokens": hits.truncated_tokens,
+        "truncated_query_tokens": hits.truncated_query_tokens,
+    }
+    return passage | {name: column for name, column in truncated_tokens.items() if column.any()}
 
 
 def vector_model(index: Index) -> VectorModel | None:

@@ -23,7 +23,7 @@ from tamis.search.embeddings import (
     VectorModel,
     Vectors,
     carried,
-    encode_counting,
+    encode_with_truncation,
     for_documents,
     probe,
     quantised,
@@ -179,7 +179,7 @@ def _blocks(documents: Iterable[tuple[int, Document]], job: Job) -> Iterator[_Bl
 def _encoded(block: _Block, encoder: Encoder) -> Columns | None:
     if not block.texts:
         return None
-    rows, cut = encode_counting(encoder, block.texts)
+    rows, truncated_tokens = encode_with_truncation(encoder, block.texts)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise InputError(
@@ -190,5 +190,5 @@ def _encoded(block: _Block, encoder: Encoder) -> Columns | None:
     place = np.array(block.places, np.int32)
     return {
         "float32": rows, **quantised(rows),
-        "document": place[:, 0], "passage": place[:, 1], "cut": cut,
+        "document": place[:, 0], "passage": place[:, 1], "truncated_tokens": truncated_tokens,
     }  # fmt: skip

@@ -31,7 +31,7 @@ SMALLEST = 1e-44
 """More than that of scores so small that float32 holds them with fewer digits."""
 
 
-COLUMNS = {"doc": "i4", "score": "f4", "passage": "i4", "cut": "i4"}
+COLUMNS = {"doc": "i4", "score": "f4", "passage": "i4", "truncated_tokens": "i4"}
 
 
 def joined_columns(parts: Sequence[object], types: Mapping[str, str]) -> dict[str, NDArray[Any]]:
@@ -47,13 +47,15 @@ class Hits:
     doc: Ints
     score: Floats
     passage: Ints
-    cut: Ints
-    query_cut: Ints
+    truncated_tokens: Ints
+    truncated_query_tokens: Ints
 
     @classmethod
     def joined(cls, parts: Sequence[Hits]) -> Hits:
         """Hits of some queries, then of others."""
-        return cls(**joined_columns(parts, {"counts": "i8", **COLUMNS, "query_cut": "i4"}))
+        return cls(
+            **joined_columns(parts, {"counts": "i8", **COLUMNS, "truncated_query_tokens": "i4"})
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,11 @@ class _Part:
 
 
 def search_vectors(
-    snapshot: Snapshot, queries: Rows, query_cut: NDArray[np.int32], top: int, threads: int
+    snapshot: Snapshot,
+    queries: Rows,
+    truncated_query_tokens: NDArray[np.int32],
+    top: int,
+    threads: int,
 ) -> Hits:
     """The best `top` documents of queries given as vectors."""
     k = max(1, min(top, snapshot.total("documents")))
@@ -79,14 +85,14 @@ def search_vectors(
 
     def search(batch: slice) -> Hits:
         found = [_search_part(part, queries[batch], k) for part in parts]
-        return _merged(found, query_cut[batch], k)
+        return _merged(found, truncated_query_tokens[batch], k)
 
     def search_one(part: _Part) -> _Found:
         return _search_part(part, queries, k)
 
     with ThreadPoolExecutor(threads) as pool:
         if len(batches) == 1:
-            return _merged(list(pool.map(search_one, parts)), query_cut, k)
+            return _merged(list(pool.map(search_one, parts)), truncated_query_tokens, k)
         return Hits.joined(list(pool.map(search, batches)))
 
 
@@ -116,7 +122,7 @@ class _Found:
     doc: Ints
     score: Floats
     passage: Ints
-    cut: Ints
+    truncated_tokens: Ints
 
 
 def _search_part(part: _Part, queries: Rows, k: int) -> _Found:
@@ -140,7 +146,7 @@ def _search_part(part: _Part, queries: Rows, k: int) -> _Found:
         part.number[vectors.document[row]],
         kept.low[used],
         vectors.passage[row],
-        vectors.cut[row],
+        vectors.truncated_tokens[row],
     )
 
 
@@ -165,19 +171,19 @@ def quantise_queries(queries: Rows, vectors: Vectors) -> DenseQueries:
     return DenseQueries(codes.astype(np.int16), 1 / steps, length, margin)
 
 
-def _merged(found: Sequence[_Found], query_cut: NDArray[np.int32], k: int) -> Hits:
+def _merged(found: Sequence[_Found], truncated_query_tokens: NDArray[np.int32], k: int) -> Hits:
     """The best k of each query of what all parts have."""
     whole = joined_columns(found, {"query": "i8", **COLUMNS})
     order = np.lexsort((sort_keys(whole["doc"], whole["score"]), whole["query"]))
     query = whole["query"][order]
-    firsts = np.searchsorted(query, np.arange(len(query_cut)))
+    firsts = np.searchsorted(query, np.arange(len(truncated_query_tokens)))
     order = order[np.arange(len(query)) - firsts[query] < k]
     query = whole["query"][order]
     return Hits(
-        np.bincount(query, minlength=len(query_cut)),
+        np.bincount(query, minlength=len(truncated_query_tokens)),
         whole["doc"][order],
         whole["score"][order],
         whole["passage"][order],
-        whole["cut"][order],
-        query_cut[query],
+        whole["truncated_tokens"][order],
+        truncated_query_tokens[query],
     )

@@ -56,7 +56,7 @@ def _vectors(index: Index) -> dict[str, Any]:
     encoded = index.snapshot.encoded
     model, facts = encoded[0].model, encoded[0].facts
     weights = f" (weights {model.sha256[:12]}…)" if model.sha256 else ""
-    totals = ("rows", "documents_cut", "tokens_cut", "left_out")
+    totals = ("rows", "truncated_documents", "truncated_tokens", "left_out")
     rows, documents, tokens, left_out = (
         sum(vectors.facts[name] for vectors in encoded) for name in totals
     )

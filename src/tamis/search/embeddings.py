@@ -35,7 +35,7 @@ COLUMNS = {
     "error": "<f4",
     "document": "<i4",
     "passage": "<i4",
-    "cut": "<i4",
+    "truncated_tokens": "<i4",
 }
 STEPS = 127
 """The largest number a byte of a row holds."""
@@ -57,25 +57,25 @@ class VectorModel:
 class CountingEncoder(Protocol):
     """An encoder that says how many tokens of each text it left out."""
 
-    def encode_counting(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
+    def encode_with_truncation(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
         """The vectors of these texts, and how many tokens of each were cut."""
 
 
-def encode_counting(
+def encode_with_truncation(
     encoder: Encoder | CountingEncoder, texts: Sequence[str]
 ) -> tuple[Rows, NDArray[np.int32]]:
     """Vectors, a finite row a text, and the tokens cut of each where the encoder counts them."""
     if isinstance(encoder, CountingEncoder):
-        rows, cut = encoder.encode_counting(texts)
+        rows, truncated_tokens = encoder.encode_with_truncation(texts)
     else:
-        rows, cut = encoder.encode(texts), np.zeros(len(texts), np.int32)
+        rows, truncated_tokens = encoder.encode(texts), np.zeros(len(texts), np.int32)
     rows = np.ascontiguousarray(rows, np.float32)
     if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
         raise InputError(
             f"{len(texts)} texts were encoded as an array of shape {rows.shape}",
             hint="an encoder gives one row a text",
         )
-    return rows, np.asarray(cut, np.int32)
+    return rows, np.asarray(truncated_tokens, np.int32)
 
 
 def for_documents(encoder: Encoder | CountingEncoder) -> Any:
@@ -86,7 +86,7 @@ def for_documents(encoder: Encoder | CountingEncoder) -> Any:
 
 def probe(encoder: Encoder | CountingEncoder) -> Rows:
     """What an encoder makes, as documents, of the texts it is known by."""
-    rows = encode_counting(for_documents(encoder), PROBES)[0]
+    rows = encode_with_truncation(for_documents(encoder), PROBES)[0]
     if not np.isfinite(rows).all():
         raise InputError(
             "the encoder gives vectors that are not numbers",
@@ -129,7 +129,7 @@ class Vectors:
         array = self.files.array
         self.document: Ints = array("document")
         self.passage: Ints = array("passage")
-        self.cut: Ints = array("cut")
+        self.truncated_tokens: Ints = array("truncated_tokens")
         self.scale: NDArray[np.float32] = array("scale")
         self.error: NDArray[np.float32] = array("error")
         self.probe: Rows = array("probe").reshape(-1, self.dimensions)
@@ -190,12 +190,12 @@ def write_vectors(
         for name in COLUMNS:
             files.write(name, np.empty(0, COLUMNS[name]), *columns[name])
         files.write("probe", probes)
-        cut = [np.asarray(column) for column in columns["cut"]]
+        truncated_tokens = [np.asarray(column) for column in columns["truncated_tokens"]]
         longest = max((_longest(column) for column in columns["float32"]), default=0.0)
         counts = {
-            "rows": sum(map(len, cut)),
-            "tokens_cut": sum(int(column.sum(dtype=np.int64)) for column in cut),
-            "documents_cut": _documents_cut(columns),
+            "rows": sum(map(len, truncated_tokens)),
+            "truncated_tokens": sum(int(column.sum(dtype=np.int64)) for column in truncated_tokens),
+            "truncated_documents": _truncated_documents(columns),
             "longest": longest,
         }
         files.finish(vectors={**facts, **counts, "dimensions": probes.shape[1]})
@@ -208,9 +208,18 @@ def _longest(rows: Rows) -> float:
     return max((float(np.linalg.norm(block, axis=1).max()) for block in blocks), default=0.0)
 
 
-def _documents_cut(columns: Mapping[str, Sequence[NDArray[Any]]]) -> int:
-    pairs = zip(columns["document"], columns["cut"], strict=True)
-    return len(np.unique(np.concatenate([[-1], *(doc[cut > 0] for doc, cut in pairs)]))) - 1
+def _truncated_documents(columns: Mapping[str, Sequence[NDArray[Any]]]) -> int:
+    pairs = zip(columns["document"], columns["truncated_tokens"], strict=True)
+    return (
+        len(
+            np.unique(
+                np.concatenate(
+                    [[-1], *(doc[truncated_tokens > 0] for doc, truncated_tokens in pairs)]
+                )
+            )
+        )
+        - 1
+    )
 
 
 def carried(

@@ -29,7 +29,7 @@ from tamis.search.commit import (
     remove_unnamed,
     write_commit,
 )
-from tamis.search.default_source import chosen_source
+from tamis.search.defaults import default_source
 from tamis.search.dense import DenseSource, check_complete, check_encoder
 from tamis.search.dense_encode import (
     carry_vectors,
@@ -197,7 +197,7 @@ class Index:
                 f"words to search for are a string, not of type {type(words).__name__}",
                 hint="search many queries into a run: index.bm25()(queries)",
             )
-        run = chosen_source(self).search(Queries.of([Query("words", words)]), Top(top).k)
+        run = default_source(self).search(Queries.of([Query("words", words)]), Top(top).k)
         return [_hit(self.document(name), score) for name, score in run["words"]]
 
     def bm25(self, k1: float = 0.9, b: float = 0.4, threads: int | None = None) -> IndexSource:

@@ -12,7 +12,7 @@ from tamis.scorers import _bert, _t5
 from tamis.scorers.bi_encoder import length_of as text_length_of
 from tamis.scorers.bi_encoder import pooling_of
 from tamis.scorers.cross_encoder import LENGTH, check_length, scale_of
-from tamis.scorers.model_manifest import Base, ModelNote, note_if_any
+from tamis.scorers.model_manifest import Base, ModelManifest, find_model_manifest
 from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.target_words import TEMPLATE, length_of
 from tamis.scorers.weights import Loaded, Tensor, Weights, take
@@ -79,7 +79,7 @@ class Ready:
     """All a module needs: config and weights as they will be saved, and how to use them."""
 
     loaded: Loaded
-    note: ModelNote
+    note: ModelManifest
     rates: Rates
     head_names: frozenset[str]
 
@@ -88,7 +88,7 @@ def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Re
     """A cross-encoder: the base's body and its head, or a fresh one."""
     loaded = start.loaded
     longest = _bert.build(loaded).longest
-    note = note_if_any(loaded.folder)
+    note = find_model_manifest(loaded.folder)
     length = max_length or (note.max_length if note else min(LENGTH, longest))
     check_length(length, longest, loaded.tokens.pair_layout().extra)
     count = _outputs(start, outputs)
@@ -102,7 +102,7 @@ def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Re
     names = "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"
     return Ready(
         replace(loaded, config=config, weights=weights),
-        ModelNote(
+        ModelManifest(
             "cross-encoder",
             length,
             scale_of(count, None),
@@ -118,7 +118,7 @@ def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Re
 def start_texts(start: Start, max_length: int | None) -> Ready:
     """A bi-encoder: the base's body; a pooler that the base has is kept as it is."""
     loaded, folder = start.loaded, start.loaded.folder
-    note = note_if_any(folder)
+    note = find_model_manifest(folder)
     if note and note.scorer != "bi-encoder":
         raise InputError(
             f"{folder} is a {note.scorer}, not a bi-encoder",
@@ -134,7 +134,7 @@ def start_texts(start: Start, max_length: int | None) -> Ready:
         weights = {name: draw.like(name, value) for name, value in weights.items()}
     named = CLASSES[loaded.config["model_type"]].replace("ForSequenceClassification", "Model")
     config = {**_plain(loaded.config), "architectures": [named]}
-    made = ModelNote(
+    made = ModelManifest(
         "bi-encoder", length, "cosine", pooling=pooling_of(folder, note), base=start.base()
     )
     names = "hidden_dropout_prob", "attention_probs_dropout_prob", "hidden_dropout_prob"
@@ -157,7 +157,7 @@ def start_words(
             f"{loaded.folder} is a model of type {family!r}, which tamis cannot train on words",
             hint=f"it trains {', '.join(_t5.FAMILIES)}",
         )
-    note = note_if_any(loaded.folder)
+    note = find_model_manifest(loaded.folder)
     asked = words or (note.word_ids if note else None)
     if not asked:
         raise InputError(
@@ -167,7 +167,7 @@ def start_words(
     length = length_of(loaded, max_length or (note.max_length if note else None))
     _t5.build(loaded, length)
     name = loaded.tokens.backend.id_to_token
-    made = ModelNote(
+    made = ModelManifest(
         "target-words",
         length,
         "probability",

@@ -23,8 +23,8 @@ from tamis.scorers import _bert, _t5
 from tamis.scorers._dropout import NONE, Dropout, generator_of
 from tamis.scorers.bi_encoder import BiEncoder, TorchTexts, pooled
 from tamis.scorers.cross_encoder import CrossEncoder, TorchPairs, head_of
-from tamis.scorers.embedding_cache import Remembering
-from tamis.scorers.model_manifest import note_if_any, write_note
+from tamis.scorers.embedding_cache import EmbeddingCache
+from tamis.scorers.model_manifest import find_model_manifest, write_model_manifest
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import Encoded, share
@@ -49,7 +49,7 @@ cosines alone could hardly tell them apart."""
 class Module(nn.Module):
     """What all kinds of model share."""
 
-    documents: Remembering | None = None
+    documents: EmbeddingCache | None = None
 
     def __init__(self, ready: Ready) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Module(nn.Module):
         write = require("safetensors.torch").save_file
         write(self._weights(), folder / "model.safetensors", metadata={"format": "pt"})
         tell_others(folder, note)
-        write_note(folder, note)
+        write_model_manifest(folder, note)
 
     def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
         raise NotImplementedError
@@ -129,8 +129,8 @@ class PairModule(Module):
             longest = min(text.length, self.note.document_tokens or room)
             of_query, of_text = share(query.length, longest, room)
             ids, segments = self.layout.join(query.ids[:of_query], text.ids[:of_text])
-            cut = query.length + text.length - of_query - of_text
-            found.append(Tokenised(ids, segments, cut))
+            truncated_tokens = query.length + text.length - of_query - of_text
+            found.append(Tokenised(ids, segments, truncated_tokens))
         return found
 
     def scorer(self, *, threads: int | None = None) -> CrossEncoder:
@@ -170,8 +170,8 @@ class TextModule(Module):
         for query, text in self._encoded(queries, texts, room):
             parts = self._framed(query.ids[:room]), self._framed(text.ids[:room])
             segments = np.repeat(np.arange(2, dtype=np.int32), [len(part) for part in parts])
-            cut = max(0, query.length - room) + max(0, text.length - room)
-            found.append(Tokenised(np.concatenate(parts), segments, cut))
+            truncated_tokens = max(0, query.length - room) + max(0, text.length - room)
+            found.append(Tokenised(np.concatenate(parts), segments, truncated_tokens))
         return found
 
     def scorer(self, *, threads: int | None = None) -> Scorer:
@@ -186,11 +186,11 @@ class TextModule(Module):
 
     def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
         """Cosines; every text is run once, however many pairs it is in."""
-        cuts = [int((sequence.segments == 0).sum()) for sequence in sequences]
+        truncated_tokens = [int((sequence.segments == 0).sum()) for sequence in sequences]
         parts = [
             part
-            for sequence, cut in zip(sequences, cuts, strict=True)
-            for part in (sequence.ids[:cut], sequence.ids[cut:])
+            for sequence, truncated_tokens in zip(sequences, truncated_tokens, strict=True)
+            for part in (sequence.ids[:truncated_tokens], sequence.ids[truncated_tokens:])
         ]
         distinct = {part.tobytes(): part for part in parts}
         order = sorted(distinct, key=lambda name: len(distinct[name]))
@@ -212,7 +212,7 @@ class QueryModule(TextModule):
     each of which is made once.
     """
 
-    def __init__(self, ready: Ready, source: Path, texts: Remembering) -> None:
+    def __init__(self, ready: Ready, source: Path, texts: EmbeddingCache) -> None:
         super().__init__(replace(ready, note=replace(ready.note, documents=DOCUMENTS)))
         self.source, self.documents, self._texts = source, texts, texts
 
@@ -222,22 +222,24 @@ class QueryModule(TextModule):
         names = list(dict.fromkeys(queries))
         known = dict(zip(names, self.loaded.tokens.encode(names, room), strict=True))
         found = []
-        for name, vector, cut in zip(queries, *self._texts.encode_counting(texts), strict=True):
+        for name, vector, truncated_tokens in zip(
+            queries, *self._texts.encode_with_truncation(texts), strict=True
+        ):
             ids, lost = self._framed(known[name].ids[:room]), max(0, known[name].length - room)
-            found.append(Tokenised(ids, np.zeros_like(ids), int(cut) + lost, vector))
+            found.append(Tokenised(ids, np.zeros_like(ids), int(truncated_tokens) + lost, vector))
         return found
 
     def scorer(self, *, threads: int | None = None) -> Scorer:
         """A scorer with the weights as they are now, which shares the vectors of texts."""
         own = replace(self._encoder(threads), documents=self._texts.model)
-        return Remembering(own, documents=self._texts)
+        return EmbeddingCache(own, documents=self._texts)
 
     def save(
         self, folder: Path, *, scale: Scale | None = None, facts: Mapping[str, Any] | None = None
     ) -> None:
         """Write a model folder, and in it the model of documents."""
         super().save(folder, scale=scale, facts=facts)
-        if note_if_any(self.source):
+        if find_model_manifest(self.source):
             shutil.copytree(self.source, folder / DOCUMENTS)
         else:
             adopt(self.source, folder / DOCUMENTS, kind="bi-encoder")
@@ -266,10 +268,12 @@ class WordModule(Module):
     def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
         """The n-th query with the n-th text, as the scorer would read them."""
         pairs = list(zip(queries, texts, strict=True))
-        ids, cut = self.template.encode(self.loaded.tokens, pairs, self.note.max_length)
+        ids, truncated_tokens = self.template.encode(
+            self.loaded.tokens, pairs, self.note.max_length
+        )
         return [
             Tokenised(each, np.zeros_like(each), int(lost))
-            for each, lost in zip(ids, cut, strict=True)
+            for each, lost in zip(ids, truncated_tokens, strict=True)
         ]
 
     def scorer(self, *, threads: int | None = None) -> TargetWords:

@@ -16,7 +16,7 @@ from tamis.errors import InputError, OutputError
 from tamis.labels.examples import Examples, join_examples
 from tamis.labels.inputs import LabelInputs, OnError, open_inputs
 from tamis.labels.selection import log_held_out
-from tamis.pipeline.document_lookup import Library, library
+from tamis.pipeline.document_lookup import DocumentLookup, library
 from tamis.search import Index
 from tamis.splits import HeldOut
 from tamis.training import loop
@@ -131,7 +131,7 @@ def _prepared(
     test: HeldOut,
     inputs: LabelInputs,
     validate: AnyExamples | Literal[False] | None,
-) -> Iterator[tuple[list[TrainingStage], Library]]:
+) -> Iterator[tuple[list[TrainingStage], DocumentLookup]]:
     """What each training learns from and is validated on, and where its texts are read."""
     others = None
     if validate is not None and validate is not False:
@@ -167,7 +167,9 @@ def _outs(out: Path, recipes: Sequence[Recipe], *, may_exist: bool) -> list[Path
     return outs
 
 
-def _without_test_queries(stage: TrainingStage, test: HeldOut, opened: Library) -> TrainingStage:
+def _without_test_queries(
+    stage: TrainingStage, test: HeldOut, opened: DocumentLookup
+) -> TrainingStage:
     left = without_test_queries(stage.examples, test, opened, "learnt from")
     return replace(stage, examples=left)
 

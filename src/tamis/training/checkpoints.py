@@ -43,7 +43,7 @@ class History:
     losses: list[float] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     texts: int = 0
-    cut: int = 0
+    truncated_tokens: int = 0
     """How many texts had to be cut."""
     seconds: float = 0.0
     checked: float = 0.0

@@ -25,7 +25,7 @@ from tamis.models.base_models import find_base, sha256
 from tamis.models.folder import open_scorer
 from tamis.pipeline.document_lookup import Documents, library
 from tamis.pipeline.rerank import rerank
-from tamis.scorers.model_manifest import note_if_any
+from tamis.scorers.model_manifest import find_model_manifest
 from tamis.training.checkpoints import work_folder
 from tamis.training.loop import Job, train
 from tamis.training.plots import Curve, learning_curves
@@ -162,7 +162,7 @@ def curves(
 
 
 def _ranks_already(start: Start) -> bool:
-    return not start.random_weights and note_if_any(find_base(start.base)) is not None
+    return not start.random_weights and find_model_manifest(find_base(start.base)) is not None
 
 
 def _cell(

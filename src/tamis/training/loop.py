@@ -17,7 +17,7 @@ from tamis.training import checkpoints
 from tamis.training.checkpoints import History
 from tamis.training.model_writer import Trained, finish, finished
 from tamis.training.time_estimate import Pace
-from tamis.training.trainer import Job, Learner
+from tamis.training.trainer import Job, Trainer
 
 __all__ = ["Job", "Trained", "train"]
 
@@ -51,7 +51,7 @@ def train(
     known = checkpoints.planned(work) if resume else {}
     if resume and not known:
         said(f"note: nothing to go on with: there is no {work}; beginning anew")
-    learner = Learner.of(job, known.get("steps"))
+    learner = Trainer.of(job, known.get("steps"))
     pace = Pace.of(learner)
     if max_time is not None and not known:
         left = max(0.0, max_time - (time.monotonic() - began))

@@ -17,11 +17,15 @@ from tamis.durable import folder_exists, new_folder
 from tamis.labels.examples import ROLES, SOURCES, Examples, digest, shown_facts
 from tamis.models.base_models import find_base
 from tamis.models.model import Model, load_model
-from tamis.scorers.model_manifest import note_if_any, read_note, write_note
+from tamis.scorers.model_manifest import (
+    find_model_manifest,
+    read_model_manifest,
+    write_model_manifest,
+)
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
 from tamis.training.plots import training_curves
-from tamis.training.trainer import Job, Learner
+from tamis.training.trainer import Job, Trainer
 
 HISTORY, PICTURE = "training.json", "training.svg"
 PLAN = "plan"
@@ -43,7 +47,7 @@ class Trained:
         return load_model(self.folder, device=device, threads=threads)
 
 
-def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Trained:
+def finish(learner: Trainer, history: History, work: Path, *, force: bool) -> Trained:
     """Write the model folder and remove what was kept on the way."""
     job = learner.job
     best = history.best() if job.selects and job.recipe.keep == "best" else None
@@ -52,8 +56,8 @@ def finish(learner: Learner, history: History, work: Path, *, force: bool) -> Tr
     if learner.accelerator.is_main_process:
         with new_folder(job.out, force=force) as part:
             shutil.copytree(checkpoints.model_at(work, kept), part, dirs_exist_ok=True)
-            note = replace(read_note(part), facts=facts)
-            write_note(part, replace(note, scale=_scale(learner, note.scale)))
+            note = replace(read_model_manifest(part), facts=facts)
+            write_model_manifest(part, replace(note, scale=_scale(learner, note.scale)))
             (part / HISTORY).write_text(json.dumps(asdict(history)), "utf-8")
             measure = job.validation.measure if job.validation else ""
             (part / PICTURE).write_text(training_curves(history, measure, kept), "utf-8")
@@ -67,12 +71,12 @@ def finished(job: Job, work: Path) -> Trained | None:
     where there is no model, or one of another training.
     """
     there = folder_exists(job.out) and (job.out / HISTORY).is_file()
-    note = note_if_any(job.out) if there else None
+    note = find_model_manifest(job.out) if there else None
     learnt = note.facts.get("learnt", {}) if note else {}
     steps = checkpoints.planned(work).get("steps") or learnt.get(PLANNED)
     if note is None or steps is None:
         return None
-    learner = Learner.of(job, steps)
+    learner = Trainer.of(job, steps)
     if note.facts.get(PLAN) != checkpoints.digest_of(learner.plan()):
         return None
     if learner.accelerator.is_main_process and work.exists():
@@ -82,15 +86,15 @@ def finished(job: Job, work: Path) -> Trained | None:
     return Trained(job.out, history, int(learnt["kept after"]), note.facts)
 
 
-def _scale(learner: Learner, usual: Any) -> Any:
+def _scale(learner: Trainer, usual: Any) -> Any:
     recipe = learner.job.recipe
     return recipe.scale or usual
 
 
-def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
+def _facts(learner: Trainer, history: History, kept: int) -> dict[str, Any]:
     """What `tamis.json` says of the training."""
     job = learner.job
-    before = note_if_any(find_base(job.base))
+    before = find_model_manifest(find_base(job.base))
     chain = list(before.facts.get("chain", [])) if before else []
     labels = label_counts(job.examples)
     step = {"base": str(job.base), "recipe": job.recipe.name, "examples": digest(job.examples),
@@ -108,7 +112,7 @@ def _facts(learner: Learner, history: History, kept: int) -> dict[str, Any]:
             PLANNED: learner.steps,
             "kept after": kept,
             "texts": history.texts,
-            "cut": history.cut,
+            "truncated_tokens": history.truncated_tokens,
             "minutes": round((history.seconds + history.checked) / 60, 2),
         },
         "versions": {name: version(name) for name in ("torch", "transformers", "numpy")}

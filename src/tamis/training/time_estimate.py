@@ -12,7 +12,7 @@ from tamis.durable import duration
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.training.trainer import Learner
+    from tamis.training.trainer import Trainer
 
 TRIED = 3
 """How many steps are tried out."""
@@ -30,7 +30,7 @@ class Pace:
     check: float
 
     @classmethod
-    def of(cls, learner: Learner) -> Pace:
+    def of(cls, learner: Trainer) -> Pace:
         """Try a few steps, spread over the first epoch, at a rate of zero: nothing is learnt."""
         places = np.linspace(0, learner.counts["steps"] - 1, TRIED).astype(int).tolist()
         taken = []
@@ -47,7 +47,7 @@ class Pace:
         """Seconds of so many steps with a validation after so many, and one before the first."""
         return steps * self.step + (1 + -(-steps // every)) * self.check
 
-    def steps_within(self, seconds: float, learner: Learner) -> int:
+    def steps_within(self, seconds: float, learner: Trainer) -> int:
         """How many steps fit into a time, as many as the recipe has at most."""
         wanted = learner.steps
         if self.total(wanted, learner.every) <= seconds:
@@ -66,7 +66,7 @@ class Pace:
             )
         return low
 
-    def told(self, learner: Learner, done: int) -> str:
+    def told(self, learner: Trainer, done: int) -> str:
         """The prediction in words."""
         whole = self.total(learner.steps, learner.every)
         left = whole - self.total(done, learner.every) if done else whole
@@ -80,7 +80,7 @@ class Pace:
         return f"{said} left after step {done:,}" if done else said
 
 
-def _check_seconds(learner: Learner) -> float:
+def _check_seconds(learner: Trainer) -> float:
     validation = learner.job.validation
     if validation is None:
         return 0.0
@@ -91,7 +91,7 @@ def _check_seconds(learner: Learner) -> float:
     return (time.monotonic() - began) / len(some) * len(validation.examples)
 
 
-def _keep_seconds(learner: Learner) -> float:
+def _keep_seconds(learner: Trainer) -> float:
     """How long a checkpoint takes to write, about."""
     sizes = sum(int(parameter.numel()) for parameter in learner.model.parameters())
     copies = 3 if learner.job.recipe.optimizer == "adamw" else 1

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tamis.errors import InputError, require
 from tamis.models.base_models import find_base
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.embedding_cache import Remembering
-from tamis.scorers.model_manifest import KINDS, Kind, ModelNote, documents_of
+from tamis.scorers.embedding_cache import EmbeddingCache
+from tamis.scorers.model_manifest import KINDS, Kind, ModelManifest, documents_of
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weights import Tensor, load
 from tamis.training._gradient import accumulate
@@ -31,7 +31,7 @@ class Tokenised:
 
     ids: TokenIds
     segments: TokenIds
-    cut: int
+    truncated_tokens: int
     vector: NDArray[np.float32] | None = None
     """Of the text, where it is given: then only the query is run."""
 
@@ -42,11 +42,11 @@ class Tokenised:
 class Trainable(Protocol):
     """A model being trained: a torch module whose parameters have their Hugging Face names."""
 
-    note: ModelNote
+    note: ModelManifest
     head_names: frozenset[str]
     """The parameters that take the head's learning rate."""
     training: bool
-    documents: Remembering | None
+    documents: EmbeddingCache | None
     """Who gives texts their vectors, where only the reading of queries is learnt."""
 
     def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
@@ -101,7 +101,7 @@ def open_trainable(
     fixed_documents: bool = False,
     random_weights: bool = False,
     seed: int = 0,
-    texts: Remembering | None = None,
+    texts: EmbeddingCache | None = None,
     threads: int | None = None,
 ) -> Trainable:
     """A model to train, started from a folder, an installed package or a hub id.
@@ -138,7 +138,7 @@ def open_trainable(
                 hint="leave fixed_documents out, or the random weights",
             )
         if fixed_documents:
-            given = texts or Remembering(BiEncoder.open(documents, threads=threads))
+            given = texts or EmbeddingCache(BiEncoder.open(documents, threads=threads))
             return QueryModule(ready, documents, given)
         if documents != loaded.folder:
             raise InputError(
@@ -152,12 +152,12 @@ def open_trainable(
     raise InputError(f"tamis does not train a {scorer}", hint=f"it trains {', '.join(KINDS)}")
 
 
-def relevance(note: ModelNote, scores: Tensor) -> Tensor:
+def relevance(note: ModelManifest, scores: Tensor) -> Tensor:
     """One number a row of a model's scores, the higher the more relevant: its only output, or by
     how much the logit of relevant is above the other.
 
     >>> import torch
-    >>> relevance(ModelNote("cross-encoder", 512, "probability", 2), torch.tensor([[1.0, 4.0]]))
+    >>> relevance(ModelManifest("cross-encoder", 512, "probability", 2), torch.tensor([[1.0, 4.0]]))
     tensor([3.])
     """
     if note.scorer == "target-words":

@@ -20,10 +20,10 @@ from tamis.errors import TrainingError, require
 from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
 from tamis.models.base_models import find_base, sha256
-from tamis.pipeline.document_lookup import Library
+from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.pipeline.stored_embeddings import stored_texts
 from tamis.scorers.batches import one_thread_each, usable_threads
-from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import documents_of
 from tamis.training import checkpoints
 from tamis.training.checkpoints import Check, History
@@ -47,7 +47,7 @@ class Job:
 
     examples: Examples
     """With the texts of their queries."""
-    library: Library
+    library: DocumentLookup
     recipe: Recipe
     base: Path | str
     out: Path
@@ -55,7 +55,7 @@ class Job:
     threads: int | None = None
     random_weights: bool = False
     """Whether only the shape of the base is taken, not what it has learnt."""
-    texts: Remembering | None = None
+    texts: EmbeddingCache | None = None
     """Who knows vectors that the base gives to texts, where it only learns to read queries."""
 
     @property
@@ -65,7 +65,7 @@ class Job:
 
 
 @dataclass(eq=False)
-class Learner:
+class Trainer:
     """A model being trained."""
 
     job: Job
@@ -79,7 +79,7 @@ class Learner:
     _epoch: tuple[int, Epoch | None] = (-1, None)
 
     @classmethod
-    def of(cls, job: Job, steps: int | None = None) -> Learner:
+    def of(cls, job: Job, steps: int | None = None) -> Trainer:
         """A learner at its first step, of so many or as many as the recipe says."""
         recipe = job.recipe
         gpu = require("torch").cuda.is_available()
@@ -151,7 +151,7 @@ class Learner:
         """Take the next step; a loss that is no number, or that rises, ends the training."""
         recipe, step, began = self.job.recipe, history.step, time.monotonic()
         batch = self.batch(step)
-        loss, cut = self.gradient(batch, step)
+        loss, truncated_tokens = self.gradient(batch, step)
         history.losses.append(loss / len(batch))
         trouble = trouble_in(history.losses)
         if not trouble and not self.advance(rate_at(step, self.steps, recipe)):
@@ -159,7 +159,7 @@ class Learner:
         if trouble:
             raise self._went_wrong(trouble, work)
         history.texts += sum(map(len, batch))
-        history.cut += cut
+        history.truncated_tokens += truncated_tokens
         history.seconds += time.monotonic() - began
 
     def advance(self, factor: float) -> bool:
@@ -197,7 +197,7 @@ class Learner:
         mine = batch[rank::many]
         rows = np.concatenate(mine) if mine else np.zeros(0, np.int64)
         prepared = self.model.prepare(*row_texts(job.examples, rows, job.library))
-        cut = sum(text.cut > 0 for text in prepared)
+        truncated_tokens = sum(text.truncated_tokens > 0 for text in prepared)
         bounds = np.cumsum([0, *map(len, mine)]).tolist()
         units = [prepared[a:b] for a, b in pairwise(bounds)]
         self.model.train()
@@ -212,18 +212,20 @@ class Learner:
                 budget=job.recipe.micro_tokens,
                 threads=self.threads,
             )
-        return self._added(loss, cut) if many > 1 else (loss, cut)
+        return self._added(loss, truncated_tokens) if many > 1 else (loss, truncated_tokens)
 
-    def _added(self, loss: float, cut: int) -> tuple[float, int]:
+    def _added(self, loss: float, truncated_tokens: int) -> tuple[float, int]:
         """The same of all processes, after their gradients were added."""
         torch = require("torch")
         for parameter in self.model.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             parameter.grad = self.accelerator.reduce(parameter.grad, "sum")
-        both = torch.tensor([loss, cut], dtype=torch.float64, device=self.accelerator.device)
-        total, cuts = self.accelerator.reduce(both, "sum").tolist()
-        return total, int(cuts)
+        both = torch.tensor(
+            [loss, truncated_tokens], dtype=torch.float64, device=self.accelerator.device
+        )
+        total, truncated_tokens = self.accelerator.reduce(both, "sum").tolist()
+        return total, int(truncated_tokens)
 
     def check(self, history: History, work: Path, *, validate: bool = True) -> None:
         """Validate the model and keep it; one that gives all texts the same score is refused."""

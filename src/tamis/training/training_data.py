@@ -17,7 +17,7 @@ from tamis.labels.examples import TEST_HASHES, Examples
 from tamis.labels.held_out import without_leaks
 from tamis.labels.inputs import LabelInputs
 from tamis.models.base_models import sha256
-from tamis.pipeline.document_lookup import Library
+from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.splits import HeldOut
 from tamis.types import Ids, Queries
 
@@ -88,7 +88,7 @@ def documents_read(parts: Iterable[Examples]) -> Ids:
     return wanted
 
 
-def refuse_absent(parts: Iterable[Examples], library: Library) -> None:
+def refuse_absent(parts: Iterable[Examples], library: DocumentLookup) -> None:
     """Refuse examples of documents that are not there."""
     for part in parts:
         used = np.unique(part.doc)
@@ -108,7 +108,9 @@ def known_test_queries(inputs: LabelInputs, parts: Iterable[Examples]) -> HeldOu
     return replace(inputs.held_out, hashes=inputs.held_out.hashes | hashes)
 
 
-def without_test_queries(examples: Examples, test: HeldOut, library: Library, use: str) -> Examples:
+def without_test_queries(
+    examples: Examples, test: HeldOut, library: DocumentLookup, use: str
+) -> Examples:
     """The examples without those of test queries, or of queries that repeat one."""
     left, leaks = without_leaks(examples, test, library)
     if len(leaks):

@@ -178,7 +178,7 @@ class Scores:
     """A value a pair, and how many tokens of the pair had to be cut to score it."""
 
     values: NDArray[np.float32]
-    cut: NDArray[np.int32]
+    truncated_tokens: NDArray[np.int32]
 
 
 class Scorer(Protocol):

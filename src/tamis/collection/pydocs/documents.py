@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 
-from tamis.collection.pydocs.library import Library
+from tamis.collection.pydocs.library import DocumentLookup
 
 _FEWEST_WORDS = 9
 _MOST_WORDS = 250
@@ -35,7 +35,7 @@ def documents() -> Iterator[tuple[str, str, str]]:
 
 
 def _docstrings() -> Iterator[tuple[str, str, str, str]]:
-    library = Library()
+    library = DocumentLookup()
     for module in library.modules():
         for name, entry in library.entries(module):
             doc = inspect.cleandoc(entry.doc)

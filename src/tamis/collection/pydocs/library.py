@@ -62,7 +62,7 @@ class _Source:
     bound: list[tuple[str, str, str]] = field(default_factory=list)  # name, instance, method
 
 
-class Library:
+class DocumentLookup:
     """The standard library under a folder, the running interpreter's own unless told otherwise."""
 
     def __init__(self, root: Path | None = None) -> None:

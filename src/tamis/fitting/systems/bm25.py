@@ -12,7 +12,7 @@ from tamis.fitting.context import FitInputs
 from tamis.fitting.plan import Budget, Step
 from tamis.fitting.query_splits import sample
 from tamis.fitting.system import Retriever
-from tamis.search.default_source import chosen_source
+from tamis.search.defaults import default_source
 from tamis.search.tune import tune
 from tamis.types import Spec
 
@@ -36,7 +36,7 @@ class BM25(Retriever):
     def prepare(self, fit: FitInputs) -> Spec:
         """See `Retriever.prepare`."""
         self._tuning(fit)
-        return chosen_source(fit.index, "bm25", rm3=False).spec()
+        return default_source(fit.index, "bm25", rm3=False).spec()
 
     def supplies_candidates(self, fit: FitInputs, runs: Mapping[str, RetrieverRuns]) -> bool:
         """See `Retriever.supplies_candidates`."""

@@ -13,9 +13,10 @@ from tamis.fitting.plan import MIN_QUERIES, Budget, DataSizes, Step
 from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
 from tamis.models.folder import open_scorer
-from tamis.pipeline.hybrid import WORDS, words_and_vectors
-from tamis.search.default_source import chosen_source
+from tamis.pipeline.hybrid import lexical_dense_hybrid
+from tamis.search.defaults import default_source
 from tamis.types import Encoder, Spec
+from tamis.types.columns import LEXICAL_SCORE
 
 SIGNIFICANCE_LEVEL = 0.05
 RECALL = "recall"
@@ -26,7 +27,7 @@ class HybridKind(Retriever):
 
     key, name = "hybrid", "hybrid"
     description = "encode all documents and search their embeddings too"
-    lexical_column: ClassVar[str | None] = WORDS
+    lexical_column: ClassVar[str | None] = LEXICAL_SCORE
 
     def is_possible(self, data: DataSizes) -> bool:
         """Beside a user's run only where the two can be compared."""
@@ -53,8 +54,8 @@ class HybridKind(Retriever):
             with fit.work.timed(self.timing("encode")):
                 _, model = find_encoder(str(fit.request.base))
                 fit.index.encode(encoder, model, fit.passages)
-        words = chosen_source(fit.index, "bm25", rm3=False)
-        return words_and_vectors(words, fit.index.dense(encoder)).spec()
+        words = default_source(fit.index, "bm25", rm3=False)
+        return lexical_dense_hybrid(words, fit.index.dense(encoder)).spec()
 
     def supplies_candidates(self, fit: FitInputs, runs: Mapping[str, RetrieverRuns]) -> bool:
         """Unless it finds significantly less than BM25 on judged queries; too few judged queries

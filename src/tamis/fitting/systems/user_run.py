@@ -15,7 +15,7 @@ from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
 from tamis.fitting.plan import DataSizes
 from tamis.fitting.system import Retriever
-from tamis.search.default_source import chosen_source
+from tamis.search.defaults import default_source
 from tamis.types import Queries, Run, Spec
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class UserRun(Retriever):
 
     def prepare(self, fit: FitInputs) -> Spec:
         """The source that stands in its place."""
-        return chosen_source(fit.index, "bm25", rm3=False).spec()
+        return default_source(fit.index, "bm25", rm3=False).spec()
 
     def retrieve(self, source: Spec, fit: FitInputs) -> dict[str, Run]:
         """The part of the run that is about each set of queries."""

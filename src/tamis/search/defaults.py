@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PARAMETERS = {"bm25": ("k1", "b"), "ql": ("mu",), "rm3": ("terms", "documents", "weight")}
 
 
-def chosen_source(
+def default_source(
     index: Index,
     ranking: Literal["bm25", "ql"] | None = None,
     rm3: bool | None = None,

@@ -1,0 +1,12 @@
+"""The further columns of a run, by name: what a stage or a source adds beside the score."""
+
+PREVIOUS_SCORE = "previous_score"
+"""The score before a stage."""
+MODEL_SCORE = "model_score"
+"""The score of the model alone, where it is fused with another."""
+LEXICAL_SCORE = "lexical_score"
+"""The score by words, where the score of the run is another."""
+PASSAGE = "passage"
+"""The number of the passage that won; -1 where nothing was scored."""
+TRUNCATED_TOKENS = "truncated_tokens"
+"""How many tokens did not fit the model."""
