@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import interleaved
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.errors import require
 from tamis.scorers.alignment import Alignment, WordTable
 from tamis.scorers.lexical import Lexical
-from tamis.scorers.vectors import WordVectors, read_vectors
 from tamis.scorers.word_counts import WordCounts
+from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.search import Index
 from tamis.search.build import searched_text
 from tamis.text.analysis import analyzer

@@ -35,7 +35,7 @@ import numpy as np
 
 from tamis.collection.base import Collection
 from tamis.collection.judgements import write_qrels
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run, write_run
 from tamis.evaluation import evaluate, holm, t_test
 from tamis.fitting import job
@@ -45,14 +45,14 @@ from tamis.fitting.request import FitRequest
 from tamis.fitting.sieve import load_sieve
 from tamis.labels.gold import gold
 from tamis.models import open_ranker
-from tamis.pipeline.library import library
+from tamis.pipeline.document_lookup import library
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.remembering import Remembering
+from tamis.scorers.embedding_cache import Remembering
 from tamis.search import Index
 from tamis.search.tune import configured, tune
-from tamis.training.learner import Job
 from tamis.training.loop import train
+from tamis.training.trainer import Job
 from tamis.types import Ids, Qrels
 
 NAMES = ("insuranceqa", "medquad", "openbookqa", "squad")

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.errors import require
 from tamis.evaluation import evaluate
 from tamis.fitting.guard import SELECTION_LEVEL, Option, decide, select

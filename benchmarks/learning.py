@@ -32,7 +32,7 @@ import numpy as np
 
 from tamis.cli.app import run as tamis
 from tamis.collection.judgements import read_qrels, write_qrels
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.evaluation import compare, evaluate
 from tamis.labels import read_examples

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.collection.judgements import write_qrels
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.evaluation import evaluate
 from tamis.fitting.job import run_fit

@@ -26,17 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import interleaved
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
+from tamis.cores import processor
 from tamis.evaluation.agreement import tau_b
-from tamis.models.exporting import write_onnx
-from tamis.models.onnx_int8 import RECIPES, Int8
-from tamis.scorers._onnx import FILES, WIDE, OnnxPairs, OnnxTexts, OnnxWriter, Session, saturates
-from tamis.scorers.batching import batches
+from tamis.models.onnx_files import write_float, write_int8
+from tamis.scorers._onnx import FILES, OnnxPairs, OnnxTexts, OnnxWriter, Session
+from tamis.scorers.batches import batches
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TEMPLATE, TargetWords
-from tamis.scorers.weights import read_config
 from tamis.text.passages import parse_spec, split
 from tamis.text.sentences import split_sentences
 from tamis.types import Document, Pairs, Scorer
@@ -81,25 +80,26 @@ def scoring(scorer: Scorer, pairs: Pairs) -> Callable[[], Scores]:
 
 @contextmanager
 def exported(scorer: Any, folder: Path, kind: Any) -> Iterator[dict[str, Any]]:
-    """The scorer from ONNX in float and from every recipe in 8-bit integers."""
-    bits = WIDE - 1 if saturates() else WIDE
-    recipes = {"float": None, **{each.name: Int8(each, bits) for each in RECIPES}}
-    found = {}
+    """The scorer from ONNX, in float and in 8-bit integers."""
     with TemporaryDirectory() as name:
-        for recipe, int8 in recipes.items():
-            path = Path(name) / recipe / FILES["onnx"]
-            path.parent.mkdir(parents=True)
-            write_onnx(path, scorer, read_config(folder), int8)
-            session = Session.open(Path(name) / recipe, "onnx", kind)
+        write_exports(scorer, folder, Path(name), kind)
+        found = {}
+        for backend in FILES:
+            session = Session.open(Path(name), backend, kind)
             if kind == "target-words":
-                found[recipe] = replace(scorer, writer=OnnxWriter(session))
+                found[f"tamis {backend}"] = replace(scorer, writer=OnnxWriter(session))
             else:
                 runner = OnnxPairs if kind == "cross-encoder" else OnnxTexts
-                found[recipe] = replace(scorer, model=runner(session))
-        yield {
-            f"tamis onnx{'' if recipe == 'float' else '-int8 ' + recipe}": each
-            for recipe, each in found.items()
-        }
+                found[f"tamis {backend}"] = replace(scorer, model=runner(session))
+        yield found
+
+
+def write_exports(scorer: Any, folder: Path, out: Path, kind: Any) -> None:
+    """Write both ONNX files of a model."""
+    files = {backend: out / file for backend, file in FILES.items()}
+    files["onnx"].parent.mkdir(exist_ok=True)
+    write_float(files["onnx"], scorer, folder)
+    write_int8(files["onnx-int8"], files["onnx"], kind)
 
 
 def compare(
@@ -113,7 +113,7 @@ def compare(
     seconds = interleaved(contestants, rounds)
     first = next(iter(seconds))
     head = f"{'':30}{'pairs/s':>9}{'ratio':>8}{'differ by':>11}{'tau':>8}{'least':>8}"
-    print(f"\n{title}: {len(pairs):,} pairs\n{head}")
+    print(f"\n{title}: {len(pairs):,} pairs, {processor()}\n{head}")
     for name, value in seconds.items():
         taus = per_query(pairs, right, scores[name])
         off = np.abs(right - scores[name]).max()
@@ -304,13 +304,7 @@ def memory(setting: Setting) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name) / "ce"
         shutil.copytree(setting.models / "ce", folder)
-        (folder / "onnx").mkdir(exist_ok=True)
-        scorer = CrossEncoder.open(folder)
-        bits = WIDE - 1 if saturates() else WIDE
-        write_onnx(folder / FILES["onnx"], scorer, read_config(folder))
-        write_onnx(
-            folder / FILES["onnx-int8"], scorer, read_config(folder), Int8(RECIPES[-1], bits)
-        )
+        write_exports(CrossEncoder.open(folder), folder, folder, "cross-encoder")
         print(f"\nmemory{'':24}{'2,000':>9}{'20,000 pairs':>15}")
         for backend in ("torch", "onnx", "onnx-int8"):
             held = [peak(setting.data, folder, count, backend) for count in (2_000, 20_000)]

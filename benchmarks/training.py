@@ -34,12 +34,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scorers import Setting, in_order
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.labels import Examples
-from tamis.pipeline.library import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLibrary
 from tamis.training.checkpoints import History
-from tamis.training.learner import Job, Learner
 from tamis.training.recipe import Recipe
+from tamis.training.trainer import Job, Learner
 from tamis.types import Document, Pairs, Queries, Query
 
 THREADS = 2

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.fitting import MEASURE, NAMES, index_with_vectors
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.evaluation import evaluate
 from tamis.fitting.guard import Option, select
 from tamis.fitting.query_splits import passages_for, sample
@@ -36,7 +36,7 @@ from tamis.pipeline.fuse import reciprocal_rank, weighted_sum
 from tamis.pipeline.hybrid import words_and_vectors
 from tamis.pipeline.rerank import rerank
 from tamis.search import Index
-from tamis.search.choice import chosen_source
+from tamis.search.default_source import chosen_source
 from tamis.types import Qrels, Run
 
 QUERIES, DEPTH, DEEP = 600, 50, 1000

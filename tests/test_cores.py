@@ -1,4 +1,4 @@
-"""The number of cores, also where the system does not tell which of them may be used."""
+"""The processor, and its cores, also where the system does not tell which may be used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tamis
-from tamis.cores import usable_cores
+from tamis.cores import processor, processor_in, usable_cores
 
 SOURCE = Path(tamis.__file__).parent
 
@@ -18,6 +18,15 @@ SOURCE = Path(tamis.__file__).parent
 def test_those_this_process_may_run_on() -> None:
     if hasattr(os, "sched_getaffinity"):
         assert usable_cores() == len(os.sched_getaffinity(0))
+
+
+def test_the_processor_and_its_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "model name\t: Xeon\nflags\t\t: fpu avx2 avx_vnni\n"
+    second = first.replace("Xeon", "another core")
+    assert processor_in(first + "\n" + second) == "Xeon (AVX2, VNNI)"
+    monkeypatch.setattr("platform.processor", lambda: "arm")
+    assert processor_in("") == "arm"
+    assert processor()
 
 
 def test_all_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +43,7 @@ import os, sys
 if hasattr(os, "sched_getaffinity"):
     del os.sched_getaffinity
 from pathlib import Path
-from tamis.scorers.batching import usable_threads
+from tamis.scorers.batches import usable_threads
 from tamis.search import Index
 from tamis.types import Document, Queries, Query
 index = Index.build([Document("d1", "drum sieve"), Document("d2", "net")], Path(sys.argv[1]))

@@ -19,14 +19,14 @@ import pytest
 
 from tamis.collection.arrow_files import DIGEST, read_metadata, read_parquet, write_parquet
 from tamis.collection.judgements import read_qrels, write_qrels
-from tamis.collection.opening import open_collection
-from tamis.collection.reranking import reranking_to_parquet
+from tamis.collection.readers import open_collection
+from tamis.collection.reranking_table import reranking_to_parquet
 from tamis.collection.runs import read_run, read_spec, write_run
-from tamis.collection.saving import write_collection
+from tamis.collection.writers import write_collection
 from tamis.errors import DamagedError, InputError, TamisError
 from tamis.labels import Examples, read_examples, write_examples
-from tamis.scorers.vectors import WordVectors, read_vectors
 from tamis.scorers.word_counts import WordCounts
+from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.types import Document, Qrels, Queries, Query, Run
 
 DOCUMENTS = [Document(f"d{n}", f"sieve number {n}", f"Title {n}") for n in range(40)]

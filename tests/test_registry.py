@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 
 import tamis
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_spec, write_run
-from tamis.collection.saving import write_collection
+from tamis.collection.writers import write_collection
 from tamis.errors import InputError, TamisError, UnknownKindError
 from tamis.models import adopt, open_ranker, open_scorer
-from tamis.pipeline.cascade import Cascade, cascade
-from tamis.pipeline.cascade_model import Calibration
 from tamis.pipeline.hybrid import Hybrid, hybrid, words_and_vectors
+from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
 from tamis.registry import OPENERS, Opening, open_source, open_stage, relative_spec, spec_of
 from tamis.scorers.bi_encoder import BiEncoder
@@ -49,7 +48,6 @@ FOUND = {
     "q2": {"net": 9.0, "tamis": 2.0, "both": 2.0},
 }
 RUN = Run.from_dict(FOUND).with_queries(QUERIES).with_extra(words=np.arange(8, dtype=np.float32))
-CALIBRATION = Calibration(0.1, 0.5, 0.25, 0.3, 0.2, 1.0, 0.1, 7)
 Make = Callable[[Path], Any]
 
 
@@ -117,6 +115,8 @@ SOURCES: list[tuple[type[Source], Make]] = [
 STAGES: list[tuple[type[Stage], Make]] = [
     (Top, lambda folder: Top(2)),
     (Chain, lambda folder: Top(4) >> lexical(folder)),
+    (Interpolate, lambda folder: Interpolate(lexical(folder, depth=3), 0.25)),
+    (Interpolate, lambda folder: Interpolate(lexical(folder), 0.75, "first")),
     (Rerank, lambda folder: lexical(folder, passages="words:3:2:2", seed=5, aggregate="top:2")),
     (
         Rerank,
@@ -152,13 +152,6 @@ STAGES: list[tuple[type[Stage], Make]] = [
                 f"alignment:{folder}/vectors.txt", documents=open_collection(folder / "store")
             ).scorer,
             open_collection(folder / "store").documents,
-        ),
-    ),
-    (
-        Cascade,
-        lambda folder: cascade(
-            rerank(open_scorer(folder / "cross-encoder"), index_in(folder)), index_in(folder),
-            open_scorer(folder / "bi-encoder"), CALIBRATION, agreement=0.8, k=2,  # type: ignore[arg-type]
         ),
     ),
 ]  # fmt: skip

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tamis.cli.app import run
-from tamis.collection.look import look
-from tamis.collection.opening import open_collection
-from tamis.collection.saving import write_collection
+from tamis.collection.detection import detect_format
+from tamis.collection.readers import open_collection
+from tamis.collection.writers import write_collection
 from tamis.models import adopt, open_scorer
-from tamis.models.bases import find_base
-from tamis.scorers.vectors import WordVectors, read_vectors
+from tamis.models.base_models import find_base
+from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.search import Index
 from tamis.types import Document
 
@@ -40,7 +40,7 @@ def make_vectors(path: Path) -> None:
     ("make", "open_it"),
     [
         (make_index, Index.open),
-        (make_index, look),
+        (make_index, detect_format),
         (make_index, lambda path: run(["search", str(path), "sieve"]) == 0 or 1 / 0),
         (make_index, lambda path: run(["info", str(path), "--verify"]) == 0 or 1 / 0),
         (make_store, open_collection),

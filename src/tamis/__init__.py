@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from tamis import label
     from tamis.collection.judgements import read_qrels, write_qrels
-    from tamis.collection.opening import open_collection, read_queries
+    from tamis.collection.readers import open_collection, read_queries
     from tamis.collection.runs import read_run, write_run
     from tamis.evaluation import Comparison, Comparisons, Evaluation, compare
     from tamis.experiments import evaluate, experiment
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _HOME = {
     "read_qrels": "tamis.collection.judgements",
     "write_qrels": "tamis.collection.judgements",
-    "open_collection": "tamis.collection.opening",
-    "read_queries": "tamis.collection.opening",
+    "open_collection": "tamis.collection.readers",
+    "read_queries": "tamis.collection.readers",
     "read_run": "tamis.collection.runs",
     "write_run": "tamis.collection.runs",
     "fit": "tamis.fitting.api",

@@ -1,7 +1,7 @@
 """From a spec to what it describes: the one table that says what opens each kind of thing.
 
 A spec is plain JSON: `{"source": "index", "version": 1, …}`. Its first key is a role (`source`,
-`stage`, `scorer`, `documents`, `vectors`), the value a kind. Only this table, and openers that a
+`stage`, `scorer`, `documents`), the value a kind. Only this table, and openers that a
 caller hands in, decide which code runs: nothing that stands in a spec is imported or evaluated.
 """
 
@@ -31,7 +31,6 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
     "stage": {
         "rerank": "tamis.pipeline.rerank:open_stage",
         "interpolate": "tamis.pipeline.interpolation:open_stage",
-        "cascade": "tamis.pipeline.cascade:open_stage",
         "top": "tamis.pipeline.composition:open_top",
         "chain": "tamis.pipeline.composition:open_chain",
     },
@@ -47,7 +46,6 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
         "store": "tamis.pipeline.documents:open_store",
         "collection": "tamis.pipeline.documents:open_collection_documents",
     },
-    "vectors": {"index": "tamis.pipeline.cascade_vectors:open_vectors"},
 }
 """The opener of each kind, by role; imported when it is first needed."""
 PYTHON = "python"
@@ -69,7 +67,7 @@ class HasSpec(Protocol):
 
 
 def spec_of(role: str, thing: object) -> Spec:
-    """The spec of a scorer, of documents or of vectors; of kind `python` where it has none.
+    """The spec of a scorer or of documents; of kind `python` where it has none.
 
     >>> spec_of("scorer", print)
     {'scorer': 'python', 'version': 1, 'class': 'builtin_function_or_method'}

@@ -227,14 +227,13 @@ def test_an_export_encodes_without_weights(
 ) -> None:
     pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    from tamis.models.exporting import write_onnx
+    from tamis.models.onnx_files import write_float
 
     monkeypatch.chdir(tmp_path)
     Path("docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in DOCS))
     said(capsys, "index", "docs.jsonl", "-o", "torch", "--dense", "model")
-    config = json.loads(Path("model/config.json").read_text())
     Path("model/onnx").mkdir()
-    write_onnx(Path("model/onnx/model.onnx"), open_scorer("model"), config)
+    write_float(Path("model/onnx/model.onnx"), open_scorer("model"), Path("model"))
     Path("model/model.safetensors").unlink()
     told = said(capsys, "index", "docs.jsonl", "-o", "index", "--dense", "model")
     assert "3 vectors of 16 dimensions by model" in told

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tamis.cli.app import run
-from tamis.scorers._onnx import saturates
+from tamis.cores import processor
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-TEXTS = ["a drum sieve", "the grain", "fish", "a net the fish sort", "flour grain drum net"]
+FIVE = ["a drum sieve", "the grain", "fish", "a net the fish sort", "flour grain drum net"]
+TEXTS = [*FIVE, *(f"{text} sort {text}" for text in FIVE), "drum", "net the flour"]
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_cross_encoder: 
     documents = [json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate(TEXTS)]
     Path("docs.jsonl").write_text("\n".join(documents) + "\n")
     Path("queries.tsv").write_text("q1\tsieve grain\nq2\tfish\n")
-    rows = [f"{q} Q0 d{n} {n + 1} {9 - n} x" for q in ("q1", "q2") for n in range(5)]
+    rows = [f"{q} Q0 d{n} {n + 1} {9 - n} x" for q in ("q1", "q2") for n in range(12)]
     Path("run.trec").write_text("\n".join(rows) + "\n")
     Path("qrels.txt").write_text("q1 0 d4 1\nq2 0 d2 2\n")
     return tmp_path
@@ -35,19 +36,22 @@ GIVEN = "-c docs.jsonl --run run.trec --queries queries.tsv".split()
 def test_a_model_is_exported_and_what_was_measured_is_told(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wide = ["--tolerance", "1", "--measure-tolerance", "1"]
+    wide = ["--min-overlap", "0", "--max-drop", "1"]
     assert run(["export", "model", "-o", "out", *GIVEN, "--qrels", "qrels.txt", *wide]) == 0
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     assert lines[0].split()[:2] == ["export", "MB"]
-    assert lines[1].startswith("onnx float")
-    assert lines[2].startswith("onnx-int8 single")
+    assert lines[1].split()[0] == "onnx"
+    assert lines[2].split()[0] == "onnx-int8"
     assert all(line.rstrip().endswith("kept") for line in lines[1:])
-    assert "scoring 10 documents of run.trec in torch" in printed.err
+    assert "scoring 24 documents of run.trec in torch" in printed.err
     assert Path("out/onnx/model.onnx").is_file()
     assert Path("out/onnx/model_qint8.onnx").is_file()
     assert run(["info", "out", "--json"]) == 0
-    assert "nDCG@10" in json.loads(capsys.readouterr().out)["onnx-int8"]
+    told = json.loads(capsys.readouterr().out)["onnx-int8"]
+    assert "nDCG@10" in told
+    assert "overlap of the top 10" in told
+    assert told.endswith(processor())
     assert run(["export", "model", "-o", "out", *GIVEN]) == 1
     assert "exists already" in capsys.readouterr().err
 
@@ -62,14 +66,17 @@ def test_the_report_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_int8_that_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamis.models.exporting.WIDE", 2 + saturates())
+    monkeypatch.setattr("tamis.models.export_sample.Scored.overlap", lambda *both: 0.8)
     assert run(["export", "model", "-o", "out", *GIVEN]) == 0
     printed = capsys.readouterr()
-    assert printed.out.count("refused: has a tau of") == 3
-    assert "warning: no export in 8-bit integers keeps the ranking" in printed.err
+    assert printed.out.count("refused: shares 0.800 of the top 10") == 1
+    assert "warning: the 8-bit export shares 0.800" in printed.err
     assert run(["export", "model", "-o", "other", *GIVEN, "--int8"]) == 1
     first, second = capsys.readouterr().err.splitlines()[-2:]
-    assert first.startswith("error: no export in 8-bit integers keeps the ranking: single has")
+    assert first == (
+        "error: the 8-bit export shares 0.800 of the top 10 with float (0.9 is needed), "
+        "in a sample of 2 queries"
+    )
     assert second.startswith("hint: ")
     assert not Path("other").exists()
 

@@ -296,7 +296,6 @@ def test_a_run_says_how_it_was_made(folder: Path, capsys: pytest.CaptureFixture[
         (["--model", "model", "-o", "out", "--cache", "x", "--no-cache"], 2, "--cache goes"),
         (["--model", "model", "-o", "out", "--cache", "out"], 2, "--cache out is the output"),
         (["--model", "model", "-o", "out", "--cache", "./run.trec"], 2, "run.trec is the run"),
-        (["--model", "model", "-o", "out", "--calibrate", "run.trec"], 2, "is for --agreement"),
     ],
 )
 def test_misuse(
@@ -362,43 +361,3 @@ def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixtu
     assert onnx.score == pytest.approx(torch.score, abs=1e-4)
     assert run([*arguments, "-o", "a.trec", "--backend", "onnx-int8"]) == 1
     assert "has no onnx/model_qint8.onnx" in capsys.readouterr().err
-
-
-def test_agreement_needs_vectors_and_goes_alone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [*RERANK, "--model", "model", "-o", "a.trec", "--agreement", "0.9"]
-    assert run(arguments) == 1
-    assert "tamis index with --dense" in capsys.readouterr().err
-    assert run([*arguments, "--interpolate", "0.5"]) == 2
-    assert run(["index", "collection", "-o", "bare"]) == 0
-    assert run([*arguments, "-c", "bare", "--queries", "collection/queries.jsonl"]) == 1
-    assert "vectors" in capsys.readouterr().err
-
-
-def test_a_cascade_learns_on_another_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("drum", "sieve", "net", "grain", "flour", "fish")
-    pairs = [f"{first} {second}" for first in words for second in words]
-    docs = [{"id": f"d{n:02}", "text": f"a {text} the"} for n, text in enumerate(pairs)]
-    Path("docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in docs))
-    Path("few.tsv").write_text("q1\tdrum sieve\nq2\tfish net\n")
-    Path("others.tsv").write_text("".join(f"o{n}\t{text}\n" for n, text in enumerate(pairs[::3])))
-    assert run(["adopt", "model", "-o", "bi", "--kind", "bi-encoder", "--pooling", "mean"]) == 0
-    assert run(["index", "docs.jsonl", "-o", "index", "--dense", "bi"]) == 0
-    for name, output in (("few", "few.trec"), ("others", "others.parquet")):
-        searching = ["search", "index", f"{name}.tsv", "-o", output]
-        assert run([*searching, "--ranking", "hybrid"]) == 0
-    few = ["rerank", "few.trec", "-c", "index", "--queries", "few.tsv", "--model", "model"]
-    few += ["--agreement", "0.5", "-o", "out.parquet", "--json"]
-    capsys.readouterr()
-    assert run(few) == 1
-    assert "--calibrate RUN" in capsys.readouterr().err
-    assert run([*few, "--calibrate", "others.parquet"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["documents scored"] + found["documents skipped"] == 2 * len(docs)
-    assert found["documents skipped"] > 0
-    assert "Kendall's tau of the re-ranked" in found["order"]
-    made = read_spec("out.parquet")
-    assert made is not None
-    assert made["stage"] == "cascade"
-    assert made["calibration"]["queries"] == len(pairs[::3])

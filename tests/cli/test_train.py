@@ -14,10 +14,10 @@ from tamis.cli.app import run
 from tamis.errors import InputError
 from tamis.labels import Examples, join_examples, read_examples, write_examples
 from tamis.labels.examples import SOURCES
-from tamis.scorers.note import read_note
+from tamis.scorers.model_manifest import read_note
 from tamis.text.near import query_hash
 from tamis.training import loop
-from tamis.training.learner import Job
+from tamis.training.trainer import Job
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")
 TOPICS = ["sieve", "drum", "net", "grain", "flour", "fish"]

@@ -18,7 +18,7 @@ from tamis.collection.describe import (
     distribution,
     leaks,
 )
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.types import Document, Ids, Qrels, Queries, Query, Run
 
 DOCUMENTS = [
@@ -122,7 +122,7 @@ def test_no_documents() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 8192])
 def test_strangers(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    monkeypatch.setattr(describe, "BATCH", batch)
+    monkeypatch.setattr(describe, "IDS_IN_BATCH", batch)
     qrels = {
         "test": {"q1": {"d3": 1, "gone": 1, "lost": 0}, "nobody": {"d1": 1, "gone": 1}},
         "dev": {"q2": {"d1": 1, "d2": 0}},
@@ -137,7 +137,7 @@ def test_strangers(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
 
 
 def test_documents_that_look_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describe, "LONG", 5)
+    monkeypatch.setattr(describe, "LONG_DOCUMENT_WORDS", 5)
     documents = [
         *DOCUMENTS,
         Document("d4", "drum"),
@@ -191,7 +191,7 @@ def test_a_query_in_two_parts_leaks() -> None:
 
 def test_leaks_are_warned_of_and_the_first_few_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     qrels = {"train": {"a1": {"d1": 1}, "b1": {"d1": 1}}, "test": {"a2": {"d1": 1}, "b2": {}}}
-    monkeypatch.setattr(describe, "LEAKS_SHOWN", 1)
+    monkeypatch.setattr(describe, "MAX_SHOWN_LEAKS", 1)
     found = describe_collection(collection(DOCUMENTS[:1], LOG, qrels))
     assert found.warnings == (
         "2 pairs of queries in different splits are the same or nearly",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tamis.collection.opening import open_collection, read_queries
+from tamis.collection.readers import open_collection, read_queries
 from tamis.collection.tables import Columns
 from tamis.errors import InputError, LineError
 

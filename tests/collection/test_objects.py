@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.collection.objects import as_documents, as_queries, stream_documents
-from tamis.collection.opening import open_collection
 from tamis.collection.querylog import query_id
+from tamis.collection.readers import open_collection
 from tamis.collection.run_objects import as_qrels
 from tamis.errors import InputError
 from tamis.types import Document, Qrels, Queries, Query

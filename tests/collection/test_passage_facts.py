@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tamis.collection.base import Collection
-from tamis.collection.passage_facts import passage_statistics
+from tamis.collection.describe import passage_statistics
 from tamis.errors import InputError
 from tamis.text.passages import parse_spec
 from tamis.types import Document

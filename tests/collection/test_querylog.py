@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tamis.cli.app import run
 from tamis.collection.beir import write_judged
+from tamis.collection.detection import detect_format
 from tamis.collection.judgements import read_qrels
-from tamis.collection.look import look
-from tamis.collection.opening import open_collection, read_queries
 from tamis.collection.querylog import query_id
+from tamis.collection.readers import open_collection, read_queries
 from tamis.errors import InputError
 from tamis.judging import Pooled, open_judging
 from tamis.text.near import normalise_query
@@ -85,7 +85,7 @@ def test_judgements_of_a_table_of_queries_become_a_folder(here: Path) -> None:
     Path("queries.tsv").write_text("a\tdrum sieve\nb\tflour\n")
     Path("test.txt").write_text("b 0 d1 2\n")
     assert run(["convert", "test.txt", "judged", "--queries", "queries.tsv"]) == 0
-    assert look("judged") == "judged"
+    assert detect_format("judged") == "judged"
     assert read_qrels("judged/qrels/test.tsv").to_dict() == {"b": {"d1": 2}}
     assert [json.loads(line) for line in Path("judged/queries.jsonl").read_text().splitlines()] == [
         {"_id": "b", "text": "flour"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tamis.collection.judgements import read_qrels
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.evaluation import evaluate
 

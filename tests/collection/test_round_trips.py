@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.collection.base import Collection
-from tamis.collection.opening import open_collection, read_queries
 from tamis.collection.querylog import query_id
-from tamis.collection.saving import write_collection, write_queries
+from tamis.collection.readers import open_collection, read_queries
+from tamis.collection.writers import write_collection, write_queries
 from tamis.types import Document, Qrels, Queries, Query
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

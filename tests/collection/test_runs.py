@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tamis.collection import _columns
 from tamis.collection._columns import grouped
-from tamis.collection._splitting import PADDING, read_number, same
+from tamis.collection._line_kernels import PADDING, read_number, same
 from tamis.collection.base import Faults
 from tamis.collection.runs import read_run, write_run
 from tamis.errors import InputError, LineError, OutputError
@@ -161,7 +161,7 @@ def test_notes_say_what_trec_cannot_hold(tmp_path: Path) -> None:
     assert notes == [
         "left out, for TREC runs have no place for it: passage, cut",
         "left out, for TREC runs have no place for them: the queries' texts",
-        "left out, for TREC runs have no place for them: 1 queries without results",
+        "left out, for TREC runs have no place for them: 1 query without results",
     ]
     assert read_run(tmp_path / "run").to_dict() == {"q1": {"a": 1.0}}
 

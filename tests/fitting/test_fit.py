@@ -39,10 +39,10 @@ from tamis.fitting.systems.fine_tuned import FineTuned
 from tamis.judging import sources_of
 from tamis.models import adopt
 from tamis.pipeline.rerank import rerank
-from tamis.scorers.note import read_note, write_note
+from tamis.scorers.model_manifest import read_note, write_note
 from tamis.search.dense import vector_model
 from tamis.search.tune import tune
-from tamis.training import learner
+from tamis.training import trainer
 from tamis.types import Ids, Pairs, Qrels, Queries, Query, Run, Scores
 from tamis.types.pipeline import Scale
 
@@ -619,7 +619,7 @@ def test_nothing_leaks(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPat
     calibrated: list[int] = []
     asked: list[set[str]] = []
     real, scored, tuning, fitted = (
-        learner.Job, reranker_runs.score_fold, tune, Calibration.fit,
+        trainer.Job, reranker_runs.score_fold, tune, Calibration.fit,
     )  # fmt: skip
 
     def job(examples: Any, library: Any, recipe: Any, base: Any, out: Path, *rest: Any,

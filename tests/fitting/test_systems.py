@@ -22,7 +22,7 @@ from tamis.fitting.result import FitResult
 from tamis.fitting.sieve import Sieve, load_sieve
 from tamis.fitting.system import Reranker, Retriever, SystemKind
 from tamis.registry import Openers, Opening
-from tamis.search.choice import chosen_source
+from tamis.search.default_source import chosen_source
 from tamis.types import Run, Spec, Stage
 from tamis.types.pipeline import SPEC_VERSION
 
@@ -81,7 +81,7 @@ def with_kinds(monkeypatch: pytest.MonkeyPatch, *kinds: SystemKind) -> None:
 
 def fit_tiny(folder: Path, out: Path, base: Path | None, **options: Any) -> Sieve:
     given = {"depth": 10, "max_time": 900.0, "threads": 1, **options}
-    sieve = run_fit(FitRequest(str(folder), out, base and str(base), **given))[1]
+    sieve = run_fit(FitRequest(str(folder), out, None if base is None else str(base), **given))[1]
     assert sieve is not None
     return sieve
 

@@ -65,7 +65,7 @@ def read_files(name: str, read: Callable[[Path], object], contents: Iterable[str
 
 
 def _documents(path: Path) -> None:
-    from tamis.collection.opening import open_collection
+    from tamis.collection.readers import open_collection
 
     for on_error in ("raise", "skip"):
         list(open_collection(path, on_error=on_error).documents)
@@ -73,13 +73,13 @@ def _documents(path: Path) -> None:
 
 def _queries(path: Path) -> None:
     from tamis.collection.base import Faults
-    from tamis.collection.opening import read_queries
+    from tamis.collection.readers import read_queries
 
     read_queries(path, faults=Faults(skip=True))
 
 
 def _as(format: str) -> Callable[[Path], None]:
-    from tamis.collection.opening import open_collection
+    from tamis.collection.readers import open_collection
 
     def read(path: Path) -> None:
         list(open_collection(path, format=format, on_error="skip").documents)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tamis.collection.beir import write_judged
 from tamis.collection.judgements import read_qrels
-from tamis.collection.opening import read_queries
+from tamis.collection.readers import read_queries
 from tamis.errors import InputError, LineError, OutputError, TamisError
 from tamis.judging import (
     IndexAlone,

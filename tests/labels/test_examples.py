@@ -18,7 +18,7 @@ from tamis.errors import InputError, OutputError
 from tamis.labels import Examples, join_examples, read_examples, write_examples
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import KINDS, ROLES, SOURCES, TO_THE_END
-from tamis.pipeline.library import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLibrary
 from tamis.types import Document, Ids, Passage, Queries, Query
 
 TWO = Examples.of_rows(

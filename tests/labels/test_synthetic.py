@@ -12,9 +12,9 @@ from tamis.labels import read_examples, write_examples
 from tamis.labels._groups import generator
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import SOURCES, Examples
-from tamis.labels.made_queries import body_start, read_headings, sentence_query, title_query
+from tamis.labels.query_generation import body_start, read_headings, sentence_query, title_query
 from tamis.labels.synthetic import synthetic
-from tamis.pipeline.library import IndexLibrary
+from tamis.pipeline.document_lookup import IndexLibrary
 from tamis.search import Index
 from tamis.text.passages import parse_spec
 from tamis.types import Document, Queries, Run, Source, Spec

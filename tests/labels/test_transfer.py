@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tamis.errors import InputError
 from tamis.labels import Examples, read_examples, write_examples
-from tamis.labels.calibrating import Calibration, best_threshold, calibrate
 from tamis.labels.example_texts import row_texts
+from tamis.labels.teacher_threshold import Calibration, best_threshold, calibrate
 from tamis.labels.transfer import NegativesFrom, doc_labelled, qa_docrank
 from tamis.pipeline import passage_scores
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.library import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLibrary
 from tamis.training.recipes import RECIPES
 from tamis.training.samplers import batches
 from tamis.types import Document, Ids, Pairs, Qrels, Queries, Query, Run, Scores

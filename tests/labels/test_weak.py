@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tamis.errors import InputError
 from tamis.labels.example_texts import row_texts
 from tamis.labels.weak import LUCENE, scaled, weak
-from tamis.pipeline.library import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLibrary
 from tamis.scorers.lexical import Lexical
 from tamis.search import Index
 from tamis.types import Document, Pairs, Queries, Query, Run, Scores

@@ -22,9 +22,9 @@ from tamis.models import (
     open_ranker,
     open_scorer,
 )
-from tamis.models.bases import KNOWN
+from tamis.models.base_models import KNOWN
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.note import read_note, write_note
+from tamis.scorers.model_manifest import read_note, write_note
 from tamis.scorers.tokens import Tokens
 from tamis.scorers.weights import check_vocabulary
 from tamis.types import Pairs

@@ -20,9 +20,9 @@ from tamis.collection.store import open_store, write_store
 from tamis.errors import InputError
 from tamis.pipeline import passage_scores
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.library import library
-from tamis.pipeline.placing import below, interpolated
+from tamis.pipeline.document_lookup import library
 from tamis.pipeline.rerank import Rerank, rerank
+from tamis.pipeline.score_merge import below, interpolated
 from tamis.search import Index
 from tamis.testing import check_stage
 from tamis.types import Document, Ids, Pairs, Queries, Query, Run, Scores

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.scorers import alignment as module
-from tamis.scorers import bags
+from tamis.scorers import bag_of_words
 from tamis.scorers.alignment import Alignment, WordTable
-from tamis.scorers.vectors import WordVectors
 from tamis.scorers.word_counts import WordCounts
+from tamis.scorers.word_vectors import WordVectors
 from tamis.testing import check_scorer
 from tamis.text.analysis import Bulk
 from tamis.types import Document, Pairs, score_texts
@@ -156,7 +156,9 @@ def test_equals_the_slow_way(
     with pytest.MonkeyPatch.context() as patch:  # tiny blocks, a fresh table after each
         patch.setattr(module, "MOST_WORDS", 3)
         patch.setattr(
-            module, "text_blocks", lambda pairs, query: bags.text_blocks(pairs, query, block)
+            module,
+            "text_blocks",
+            lambda pairs, query: bag_of_words.text_blocks(pairs, query, block),
         )
         np.testing.assert_array_equal(scorer.score(pairs).values, scorer.score(pairs).values)
         np.testing.assert_allclose(scorer.score(pairs).values, expected, atol=1e-5)
@@ -193,9 +195,9 @@ def test_words_read_once_score_as_texts_do() -> None:
 def test_each_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def counted(bulk: Bulk, texts: Sequence[str]) -> bags.Bags:
+    def counted(bulk: Bulk, texts: Sequence[str]) -> bag_of_words.Bags:
         read.extend(texts)
-        return bags.read_bags(bulk, texts)
+        return bag_of_words.read_bags(bulk, texts)
 
     monkeypatch.setattr(module, "read_bags", counted)
     ALIGNMENT.score(every_pair(["drum", "sieve"], ["a barrel", "a river"]))
@@ -227,7 +229,7 @@ def peak_of(pairs: int) -> int:
 
 def test_memory_does_not_grow_with_the_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        module, "text_blocks", lambda pairs, query: bags.text_blocks(pairs, query, 100_000)
+        module, "text_blocks", lambda pairs, query: bag_of_words.text_blocks(pairs, query, 100_000)
     )
     peak_of(100)
     assert peak_of(6000) < 1.2 * peak_of(1500)
@@ -291,7 +293,7 @@ def test_counting_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     texts = ["a b", "b c", "c d e", "a", "ä Ä"] * 3
     whole = counts_of(texts)
     monkeypatch.setattr(
-        "tamis.scorers.word_counts.pieces", lambda texts: bags.pieces(texts, size=4)
+        "tamis.scorers.word_counts.pieces", lambda texts: bag_of_words.pieces(texts, size=4)
     )
     parts = counts_of(texts)
     assert (parts.documents, parts.words) == (whole.documents, whole.words)

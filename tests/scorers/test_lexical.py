@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.collection.opening import open_collection
-from tamis.scorers import bags
+from tamis.collection.readers import open_collection
+from tamis.scorers import bag_of_words
 from tamis.scorers import lexical as module
 from tamis.scorers.lexical import Lexical
 from tamis.search import Index
@@ -88,7 +88,7 @@ def test_any_text_scores_as_score_text_says(
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
     with pytest.MonkeyPatch.context() as patch:  # tiny blocks, a fresh table after each
         patch.setattr(module, "MOST_WORDS", 3)
-        patch.setattr(module, "text_blocks", lambda p, query: bags.text_blocks(p, query, 9))
+        patch.setattr(module, "text_blocks", lambda p, query: bag_of_words.text_blocks(p, query, 9))
         np.testing.assert_array_equal(Lexical(index, ranking).score(pairs).values, values)
 
 

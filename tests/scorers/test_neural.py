@@ -18,9 +18,9 @@ from tamis.errors import InputError
 from tamis.models import adopt, open_scorer
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.target_tokens import word_id, word_ids
 from tamis.scorers.target_words import Family, Score, TargetWords
 from tamis.scorers.tokens import Tokens
-from tamis.scorers.words import word_id, word_ids
 from tamis.testing import check_scorer
 from tamis.types import Pairs, Scorer
 

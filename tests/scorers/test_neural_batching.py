@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.scorers.batching import Numbers, Rows, batches, chunks, groups, in_batches
+from tamis.scorers.batches import Numbers, Rows, batches, chunks, groups, in_batches
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import share
 from tamis.types import Pairs

@@ -27,8 +27,8 @@ from tamis.search import Index, VectorModel, dense_encode, dense_search
 from tamis.search.commit import read_commit
 from tamis.search.dense_search import quantise_queries
 from tamis.search.describe import describe_index
+from tamis.search.embeddings import Vectors, quantised, same_encoder
 from tamis.search.index import verify
-from tamis.search.vectors import Vectors, quantised, same_encoder
 from tamis.testing import check_source
 from tamis.types import Document, Ids, Queries, Query
 
@@ -712,8 +712,8 @@ def test_vectors_equal_those_of_sentence_transformers(tmp_path: Path, models: Pa
 def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tamis.search.dense_work import JOURNAL, Work
-    from tamis.search.vectors import quantised
+    from tamis.search.embeddings import quantised
+    from tamis.search.encode_journal import JOURNAL, Work
 
     probe, header = np.ones((2, 3), np.float32), {"segment": "s"}
     work, rows = Work(tmp_path / "work", header, probe), np.eye(3, dtype=np.float32)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tamis.collection.base import Collection
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.evaluation import evaluate
 from tamis.search.index import Index

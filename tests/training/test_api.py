@@ -13,8 +13,8 @@ from tamis.errors import InputError, OutputError
 from tamis.labels import Examples, write_examples
 from tamis.models import load_model
 from tamis.training import api, loop
-from tamis.training.learner import Job
 from tamis.training.recipes import resolve
+from tamis.training.trainer import Job
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")
 TOPICS = ["sieve", "drum", "net", "grain", "flour", "fish"]

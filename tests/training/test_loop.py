@@ -23,16 +23,16 @@ from tamis.errors import DamagedError, InputError, OutputError, TrainingError
 from tamis.labels import Examples
 from tamis.labels.examples import SOURCES
 from tamis.models import describe_model, open_model, open_scorer
-from tamis.pipeline.library import MappingLibrary
-from tamis.training import checkpoints, learner
+from tamis.pipeline.document_lookup import MappingLibrary
+from tamis.training import checkpoints, trainer
 from tamis.training.checkpoints import History, history_in
-from tamis.training.finishing import HISTORY
-from tamis.training.learner import Learner
 from tamis.training.loop import Job, Trained, train
-from tamis.training.pace import Pace
+from tamis.training.model_writer import HISTORY
 from tamis.training.recipe import Recipe
 from tamis.training.schedules import rate_at
+from tamis.training.time_estimate import Pace
 from tamis.training.trainable import accumulate
+from tamis.training.trainer import Learner
 from tamis.training.validation import Validation, hold_out
 from tamis.types import Document, Pairs, Queries, Query, score_texts
 
@@ -157,7 +157,7 @@ MOMENTS = [
     (Learner, "learn", 13),
     (Learner, "keep", 0),
     (Learner, "keep", 2),
-    (learner, "accumulate", 17),
+    (trainer, "accumulate", 17),
     (torch, "save", 1),
     (shutil, "rmtree", 0),
     (checkpoints, "_write_json", 0),
@@ -217,7 +217,7 @@ def test_a_loss_that_is_no_number_stops_it_and_the_last_good_model_is_kept(
     def broken(*given: Any, **named: Any) -> float:
         return float("nan") if next(calls) == 4 + 12 else real(*given, **named)
 
-    monkeypatch.setattr(learner, "accumulate", broken)
+    monkeypatch.setattr(trainer, "accumulate", broken)
     with pytest.raises(TrainingError, match="the loss of step 13 is nan") as error:
         train(job)
     assert not job.out.exists()

@@ -13,20 +13,20 @@ import pytest
 
 from tamis.errors import DamagedError, InputError
 from tamis.models import adopt, describe_model, open_model, open_scorer
-from tamis.models.exporting import export
 from tamis.models.folder import has_weights
-from tamis.pipeline.library import IndexLibrary, MappingLibrary
+from tamis.models.onnx_export import export
+from tamis.pipeline.document_lookup import IndexLibrary, MappingLibrary
 from tamis.pipeline.rerank import rerank
-from tamis.pipeline.stored_texts import stored_texts
+from tamis.pipeline.stored_embeddings import stored_texts
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.remembering import Remembering
+from tamis.scorers.embedding_cache import Remembering
 from tamis.search import Index
 from tamis.testing import check_scorer
-from tamis.training.learner import Learner
 from tamis.training.loop import Job, train
 from tamis.training.recipe import Recipe
 from tamis.training.recipes import RECIPES
 from tamis.training.trainable import open_trainable
+from tamis.training.trainer import Learner
 from tamis.types import Document, Pairs, Queries, Query, Run
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

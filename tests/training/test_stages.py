@@ -13,7 +13,7 @@ from tamis.errors import InputError
 from tamis.labels import Examples, join_examples
 from tamis.labels.examples import SOURCES, TEST_HASHES
 from tamis.labels.inputs import open_inputs
-from tamis.pipeline.library import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLibrary
 from tamis.text.near import query_hash
 from tamis.training.stages import recipes_of, refuse_shared, stages_of, with_held_out
 from tamis.training.training_data import (

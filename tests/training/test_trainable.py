@@ -16,11 +16,11 @@ from tamis.errors import InputError
 from tamis.labels import Examples
 from tamis.labels.examples import Kind
 from tamis.models import adopt, open_model, open_scorer
-from tamis.pipeline.library import MappingLibrary
+from tamis.pipeline.document_lookup import MappingLibrary
 from tamis.scorers._dropout import generator_of
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
-from tamis.training._step import accumulate, micro_batches
+from tamis.training._gradient import accumulate, micro_batches
 from tamis.training.loop import Job, train
 from tamis.training.recipe import MARGINS, POINTWISE, Loss, Recipe
 from tamis.training.trainable import Trainable, open_trainable

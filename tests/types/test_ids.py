@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.types import Ids
-from tamis.types._interning import Interner
+from tamis.types._string_numbers import Interner
 from tamis.types._strings import pack, sort_table
 
 SHORT = st.text("ab01\0é", max_size=6)

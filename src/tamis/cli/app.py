@@ -14,13 +14,13 @@ from typer.core import TyperGroup
 
 from tamis import __version__
 from tamis.cli import (
-    collections,
     demo,
     evaluate,
     export,
-    first_stage,
     fit,
     fuse,
+    index_search,
+    info_convert,
     judge,
     label,
     models,
@@ -77,8 +77,8 @@ LEARNING, KNOWING = "Learning", "Knowing"
 app.command("demo", rich_help_panel=JOB)(demo.demo)
 app.command("fit", rich_help_panel=JOB)(fit.fit)
 app.command("judge", rich_help_panel=JOB)(judge.judge)
-app.command("index", rich_help_panel=FIRST)(first_stage.index)
-app.command("search", rich_help_panel=FIRST)(first_stage.search)
+app.command("index", rich_help_panel=FIRST)(index_search.index)
+app.command("search", rich_help_panel=FIRST)(index_search.search)
 app.command("tune", rich_help_panel=FIRST)(tune.tune)
 app.command("rerank", rich_help_panel=RERANKING)(rerank.rerank)
 app.command("fuse", rich_help_panel=RERANKING)(fuse.fuse)
@@ -87,8 +87,8 @@ app.command("train", rich_help_panel=LEARNING)(train.train)
 app.command("adopt", rich_help_panel=LEARNING)(models.adopt)
 app.command("export", rich_help_panel=LEARNING)(export.export)
 app.command("evaluate", rich_help_panel=KNOWING)(evaluate.evaluate)
-app.command("info", rich_help_panel=KNOWING)(collections.info)
-app.command("convert", rich_help_panel=KNOWING)(collections.convert)
+app.command("info", rich_help_panel=KNOWING)(info_convert.info)
+app.command("convert", rich_help_panel=KNOWING)(info_convert.convert)
 
 
 def _show_version(wanted: bool) -> None:

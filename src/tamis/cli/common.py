@@ -178,7 +178,7 @@ def shown_log() -> Iterator[None]:
 
 def say_faults(faults: Faults) -> None:
     """Say how many bad lines were skipped, which documents are empty, which files are left out."""
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
 
     if faults.count:
         say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")

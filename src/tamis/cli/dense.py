@@ -13,7 +13,7 @@ from tamis.errors import InputError, command
 if TYPE_CHECKING:
     from tamis.scorers.bi_encoder import BiEncoder
     from tamis.search import Index
-    from tamis.search.vectors import VectorModel
+    from tamis.search.embeddings import VectorModel
     from tamis.types import Encoder, Queries, Run, Source
 
 Dense = Annotated[
@@ -55,7 +55,7 @@ def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, Vecto
 def _opened(folder: Path, threads: int | None = None) -> BiEncoder:
     """The bi-encoder in a folder, on the back end that it and this machine have; tried out."""
     from tamis.models.folder import usual_backend
-    from tamis.models.trying import tried
+    from tamis.models.smoke_test import tried
     from tamis.scorers.bi_encoder import BiEncoder
 
     backend = usual_backend(folder)
@@ -66,9 +66,9 @@ def encode(
     opened: Index, encoder: BiEncoder, model: VectorModel, passages: str | None, force: bool
 ) -> None:
     """Encode what has no vectors yet, and say what was cut."""
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
     from tamis.pipeline.passage_scores import token_spans
-    from tamis.search.vectors import for_documents
+    from tamis.search.embeddings import for_documents
 
     try:
         opened.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
@@ -152,7 +152,7 @@ def search_saying(source: Source, queries: Queries, top: int) -> Run:
 
 
 def _say_cut(run: Run) -> None:
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
 
     if "query_cut" in run.extra:
         cut = run.extra["query_cut"][run.offsets[:-1][run.sizes() > 0]]

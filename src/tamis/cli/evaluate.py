@@ -66,7 +66,7 @@ def evaluate(
     from tamis import evaluation as ev
     from tamis.collection.base import Faults
     from tamis.collection.judgements import read_qrels
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
     from tamis.collection.querylog import refuse_line_numbers
     from tamis.evaluation.report import write_report
 
@@ -132,8 +132,8 @@ def evaluate(
 
 def _refuse_swapped(qrels: str, runs: list[str]) -> None:
     """Refuse a run in place of the judgements, where the judgements are in place of a run."""
-    judgements = [name for name in runs if _format(name) in ("qrels", "beir-qrels", "judged")]
-    if judgements and _format(qrels) == "run":
+    judgements = [name for name in runs if "qrels" in _contents(name)]
+    if judgements and "run" in _contents(qrels):
         others = [name for name in runs if name != judgements[0]]
         raise InputError(
             f"{qrels} is a run, and {judgements[0]} holds judgements",
@@ -141,16 +141,12 @@ def _refuse_swapped(qrels: str, runs: list[str]) -> None:
         )
 
 
-def _format(name: str) -> str:
-    """The format of a file or folder; nothing where there is none, or where it cannot be told."""
-    from tamis.collection.look import look
+def _contents(name: str) -> tuple[str, ...]:
+    """What a file or folder holds; nothing where there is none, or where it cannot be told."""
+    from tamis.collection.detection import detect_if_possible
+    from tamis.collection.formats import contents_of
 
-    if not Path(name).exists():
-        return ""
-    try:
-        return look(name)
-    except InputError:
-        return ""
+    return contents_of(detect_if_possible(name))
 
 
 def _runs(paths: list[str], faults: Faults) -> dict[str, Run]:
@@ -169,7 +165,7 @@ def _runs(paths: list[str], faults: Faults) -> dict[str, Run]:
 
 
 def _queries(collection: str | None) -> Queries | None:
-    from tamis.collection.opening import read_queries
+    from tamis.collection.readers import read_queries
 
     return None if collection is None else read_queries(collection)
 

@@ -43,11 +43,12 @@ def export(
             help="Insist on 8-bit integers, or leave them out; tried and reported if unset.",
         ),
     ] = None,
-    tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="How far a query's tau may be below 1.")
-    ] = 0.02,
-    measure_tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="How much the measure may change.")
+    min_overlap: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="8 bits: the least mean overlap of the top 10 with float."),
+    ] = 0.9,
+    max_drop: Annotated[
+        float, typer.Option(min=0, max=1, help="8 bits: by how much the measure may fall.")
     ] = 0.005,
     threads: Annotated[int | None, typer.Option(min=1, help="All cores if unset.")] = None,
     json: Json = False,
@@ -55,8 +56,8 @@ def export(
 ) -> None:
     """Write a model in ONNX, in float and 8-bit integers, and compare their rankings.
 
-    A file that ranks otherwise than the model is refused. Without a collection and a run, what is
-    compared are rankings of Python's own documentation.
+    A float file with other scores and an 8-bit file with another top 10 are refused. Without a
+    collection and a run, what is compared are rankings of Python's own documentation.
 
     Example: tamis export my-model -o fast-model -c docs.jsonl --run bm25.trec --qrels qrels.txt
     """
@@ -75,7 +76,7 @@ def export(
         output,
         sample,
         int8=int8,
-        tolerance=Tolerance(tau=tolerance, measure=measure_tolerance),
+        tolerance=Tolerance(overlap=min_overlap, drop=max_drop),
         threads=threads,
         force=force,
         said=say,
@@ -86,15 +87,16 @@ def export(
         show_json([asdict(each) for each in found])
     else:
         show(_table(found, measure))
+        say(f"measured on {found[0].queries} queries; {found[0].processor}")
     if int8 is None and found[-1].refused:
-        say("warning: no export in 8-bit integers keeps the ranking: there is none")
+        say(f"warning: the 8-bit export {found[-1].refused}: it was not kept")
 
 
 def _sample(
     collection: str, run: str, queries: str | None, qrels: str | None, measure: str, depth: int
 ) -> Sample:
     from tamis.collection.judgements import read_qrels
-    from tamis.collection.opening import open_collection, read_queries
+    from tamis.collection.readers import open_collection, read_queries
     from tamis.collection.runs import read_run
     from tamis.models import Sample
 
@@ -112,7 +114,7 @@ def _table(found: list[Export], measure: str) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    heads = ("export", "MB", "scores differ by", "tau", "least tau", measure, "speed", "")
+    heads = ("export", "MB", "scores differ by", "top 10 overlap", measure, "speed", "")
     for head in heads:
         table.add_column(head, justify="left" if head in ("export", "") else "right")
     for each in found:
@@ -120,11 +122,10 @@ def _table(found: list[Export], measure: str) -> Table:
         if each.before is not None and each.after is not None:
             value = f"{each.after:.4f} ({each.after - each.before:+.4f})"
         table.add_row(
-            f"{each.backend} {each.recipe}",
+            each.backend,
             f"{each.megabytes:.0f}",
             f"{each.difference:.2g}",
-            f"{each.tau:.4f}",
-            f"{each.least_tau:.4f}",
+            "–" if each.overlap is None else f"{each.overlap:.3f}",
             value,
             f"{each.speed:.2f} x torch",
             f"refused: {each.refused}" if each.refused else "kept",

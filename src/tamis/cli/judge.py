@@ -64,7 +64,7 @@ def judge(
 
     Example: tamis judge my.sieve queries.txt -o my-judged
     """
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
     from tamis.judging import (
         open_judgeable,
         open_judging,
@@ -316,7 +316,7 @@ def _summary(
 ) -> None:
     """Where the judgements are, how many, and what to do with them."""
     from tamis.collection.judgements import read_qrels, split_files
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
 
     if not (path.exists() and split_files(path)):
         say("nothing was judged, nothing is written")

@@ -22,13 +22,13 @@ DEEP = 1000
 
 def is_examples(thing: str) -> bool:
     """Whether this names a file of examples."""
-    from tamis.collection.look import look
-    from tamis.collection.opening import is_id
+    from tamis.collection.detection import detect_format
+    from tamis.collection.readers import is_id
 
     if thing == STDIO or is_id(thing) or not Path(thing).is_file():
         return False
     with Path(thing).open("rb") as file:
-        return file.read(4) == b"PAR1" and look(thing) == "examples"
+        return file.read(4) == b"PAR1" and detect_format(thing) == "examples"
 
 
 def describe_examples(
@@ -43,8 +43,8 @@ def describe_examples(
 ) -> None:
     """Print what is in a file of examples; with a collection, an index or a run more of it."""
     from tamis.cli.label_show import show_groups, some_groups
-    from tamis.labels import describing, read_examples
-    from tamis.pipeline.library import library
+    from tamis.labels import example_summary, read_examples
+    from tamis.pipeline.document_lookup import library
 
     examples = read_examples(path)
     given = open_named(collection, None, None, None, None, on_error) if collection else None
@@ -56,7 +56,7 @@ def describe_examples(
         texts = None
         if given is not None:
             texts = held.enter_context(library(given.documents, _wanted(examples)))
-        facts = describing.describe_examples(examples, texts, scores, _judged(given, qrels))
+        facts = example_summary.describe_examples(examples, texts, scores, _judged(given, qrels))
     groups = some_groups(examples, given.documents, shown) if shown and given else []
     if json:
         more = {"shown": [asdict(group) for group in groups]} if shown else {}
@@ -79,7 +79,7 @@ def _wanted(examples: Examples) -> Ids:
 
 def _with_texts(examples: Examples, given: LabelInputs | None, queries: str | None) -> Examples:
     """The examples with the queries' texts, where those are to be had."""
-    from tamis.collection.opening import read_queries
+    from tamis.collection.readers import read_queries
 
     known: Queries | None = None
     if queries is not None:
@@ -96,7 +96,7 @@ def _scores(examples: Examples, given: LabelInputs | None, run: str | None) -> R
     from tamis.collection.runs import read_run
     from tamis.labels.example_texts import row_texts
     from tamis.labels.selection import search, source_of
-    from tamis.pipeline.library import library
+    from tamis.pipeline.document_lookup import library
     from tamis.types import Queries
 
     if run is not None:

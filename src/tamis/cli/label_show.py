@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tamis.labels.describing import ShownGroup
+    from tamis.labels.example_summary import ShownGroup
     from tamis.labels.examples import Examples
-    from tamis.pipeline.library import Documents
+    from tamis.pipeline.document_lookup import Documents
 
 Show = Annotated[
     int | None,
@@ -37,7 +37,7 @@ def finish(
     force: bool,
 ) -> None:
     """Write the examples, and say what they are."""
-    from tamis.collection.notes import counted
+    from tamis.collection.loss_notes import counted
     from tamis.labels import write_examples
     from tamis.labels.examples import shown_facts
 
@@ -54,8 +54,8 @@ def finish(
 
 def some_groups(made: Examples, documents: Documents, count: int) -> list[ShownGroup]:
     """Some groups with their texts."""
-    from tamis.labels.describing import show_examples
-    from tamis.pipeline.library import library
+    from tamis.labels.example_summary import show_examples
+    from tamis.pipeline.document_lookup import library
     from tamis.types import Ids
 
     origins = Ids.of(origin.doc_id for origin in made.origins.values())

@@ -101,7 +101,7 @@ def adopt(
 
 def _completed(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """What was given and what is asked for, until nothing that is needed lacks."""
-    from tamis.models.asking import unsaid
+    from tamis.models.import_questions import unsaid
 
     while (lacking := unsaid(folder, **given)) is not None:
         question, option = QUESTIONS[lacking]
@@ -131,7 +131,7 @@ OPTION_OF = {
 
 def _check_kind(folder: Path, given: dict[str, Any]) -> None:
     """Refuse an option that means nothing for the kind of scorer that the folder is."""
-    from tamis.models.adopting import kind_of
+    from tamis.models.model_import import kind_of
     from tamis.scorers.weights import read_config
 
     kind = given["kind"] or kind_of(folder, read_config(folder))

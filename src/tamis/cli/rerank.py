@@ -36,12 +36,9 @@ from tamis.cli.rerank_inputs import (
     with_texts,
 )
 from tamis.cli.sieves import is_sieve, settings_of_sieve
-from tamis.errors import InputError
 
 if TYPE_CHECKING:
-    from tamis.pipeline.cascade import Cascaded
     from tamis.pipeline.rerank import Rerank
-    from tamis.pipeline.reranked import Reranked
     from tamis.types import Run
 
 BERT_3S = "bert-3s"
@@ -98,23 +95,6 @@ def rerank(
             help="Re-rank as deep as this time per query allows: 200ms; 2 means seconds.",
         ),
     ] = None,
-    agreement: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            min=0.01,
-            max=1,
-            help="Score only what may reach the top 10, so that this share of it is found: 0.95. "
-            "Needs an index with vectors.",
-        ),
-    ] = None,
-    calibrate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            help="--agreement: learn on this run, of other queries; on this run's own if unset.",
-        ),
-    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="All cores if unset.")] = None,
     backend: Annotated[
         Literal["torch", "onnx", "onnx-int8"] | None,
@@ -150,10 +130,6 @@ def rerank(
     from tamis.pipeline.rerank import rerank as stage_of
 
     _check_use(aggregate, tune, cache, no_cache, latency, json and output == STDIO)
-    if agreement and (interpolate is not None or latency or tune):
-        raise typer.BadParameter("--agreement goes without --interpolate, --latency and --tune")
-    if calibrate and not agreement:
-        raise typer.BadParameter("--calibrate is for --agreement")
     check_cache(cache, output, run)
     check_output(output, force)
     skip = on_error == "skip"
@@ -165,11 +141,6 @@ def rerank(
         how = settings_of_sieve(model, read, interpolate)
         model, passages, depth = str(how.model), passages or how.passages, depth or how.depth
         interpolate, column = how.weight, how.column
-    other = None
-    if calibrate:
-        other = read_run_file(calibrate, skip)
-        told = queries if other.queries.texts is None else None
-        other = with_texts(other, told, texts, skip)
     ranker = open_ranker(model, threads=threads, documents=found, backend=backend)
     kept = None if no_cache or latency else cache or _beside(output)
     with score_cache(kept, ranker, always=tune is not None) as scores:
@@ -189,10 +160,7 @@ def rerank(
         )
         if tune:
             stage = _tuned(stage, read, tune, measure)
-        if agreement:
-            done: Reranked | Cascaded = _cascaded(stage, found, read, other, agreement, threads)
-        else:
-            done = stage.rerank(read)
+        done = stage.rerank(read)
     say_faults(faults)
     with writing_to(output) as out:
         for note in write_run(done.run, out, force=force, spec=done.spec):
@@ -238,28 +206,3 @@ def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
     say(f"chosen: {tuned.chosen}, {measure} {tuned.values[tuned.chosen]:.4f}")
     say("note: that is measured on the judgements it was chosen on; test on others")
     return tuned.stage
-
-
-def _cascaded(
-    stage: Rerank,
-    documents: object,
-    run: Run,
-    other: Run | None,
-    agreement: float,
-    threads: int | None,
-) -> Cascaded:
-    """Re-rank what may reach the top, by the vectors of the index, as learned on the other run."""
-    from tamis.cli.dense import recorded_encoder
-    from tamis.pipeline.cascade import calibrate, cascade, cascade_and_calibrate
-    from tamis.search import Index
-
-    if not isinstance(documents, Index):
-        raise InputError(
-            "--agreement needs the vectors of an index",
-            hint="name an index that was encoded, with -c: tamis index with --dense encodes",
-        )
-    encoder = recorded_encoder(documents, None, threads)
-    if other is None:
-        return cascade_and_calibrate(stage, documents, encoder, run, agreement=agreement)
-    learned = calibrate(stage, documents, encoder, other)
-    return cascade(stage, documents, encoder, learned, agreement=agreement).cascade(run)

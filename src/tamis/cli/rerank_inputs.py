@@ -29,12 +29,17 @@ def open_documents(
     lines met so far; a document without a text is none of them.
     """
     from tamis.collection.base import Faults
-    from tamis.collection.look import look
-    from tamis.collection.opening import is_id, open_collection
+    from tamis.collection.detection import detect_format
+    from tamis.collection.readers import is_id, open_collection
     from tamis.durable import folder_exists
     from tamis.search import Index
 
-    if not is_id(name) and format is None and folder_exists(Path(name)) and look(name) == "index":
+    if (
+        not is_id(name)
+        and format is None
+        and folder_exists(Path(name))
+        and detect_format(name) == "index"
+    ):
         return Index.open(name), None, Faults()
     opened = open_collection(
         name,
@@ -51,7 +56,7 @@ def with_texts(run: Run, file: str | None, known: Queries | None, skip: bool) ->
     Where bad lines are skipped, a query without a text is kept and has none.
     """
     from tamis.collection.base import Faults
-    from tamis.collection.opening import read_queries
+    from tamis.collection.readers import read_queries
     from tamis.types import Queries, Query
 
     if file is not None:

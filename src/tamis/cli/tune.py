@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tamis.cli.common import Force, Json, say, show, show_json, warn_of_test_split
-from tamis.cli.first_stage import IndexFolder, SearchField, listed, queries_to_search
+from tamis.cli.index_search import IndexFolder, SearchField, listed, queries_to_search
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit
-from tamis.collection._splitting import PADDING, split_rows
+from tamis.collection._line_kernels import PADDING, split_rows
 from tamis.collection.base import Faults
 from tamis.collection.lines import BOM, not_utf8, open_bytes
 from tamis.errors import InputError, LineError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -16,6 +16,10 @@ from tamis.types import Document, Query
 
 Record = dict[str, Any]
 Records = Iterable[tuple[int, Record]]
+Where = tuple[Path, int, Record]
+"""A file, a line of it, and the record that stands there."""
+Names = TypeVar("Names")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +46,16 @@ QUERY_TEXTS = ("text", "query", "question", "contents", "body", "title")
 NULLS: tuple[Any, ...] = (None, [], {})
 
 
-def find_column(given: str | None, usual: tuple[str, ...], names: Collection[str]) -> str | None:
+def find_column(
+    user_name: str | None, usual: tuple[str, ...], names: Collection[str]
+) -> str | None:
     """The column that was named, or the first usual one; None where it is not there.
 
     >>> find_column(None, DOCUMENT_IDS, ["docno", "body"])
     'docno'
     """
-    if given is not None:
-        return given if given in names else None
+    if user_name is not None:
+        return user_name if user_name in names else None
     return next((name for name in usual if name in names), None)
 
 
@@ -69,82 +75,60 @@ def holds_queries(names: Collection[str], columns: Columns) -> bool:
     )
 
 
+def holds_records(names: Collection[str], columns: Columns) -> bool:
+    """Whether these are columns of documents or of queries."""
+    return holds_documents(names, columns) or holds_queries(names, columns)
+
+
 def _needed(
     what: str,
-    given: str | None,
+    user_name: str | None,
     usual: tuple[str, ...],
-    where: tuple[Path, int, Collection[str]],
+    where: Where,
 ) -> str:
     path, line, names = where
-    found = find_column(given, usual, names)
-    if found is None:
-        wanted = repr(given) if given is not None else f"for the {what} ({', '.join(usual)})"
+    column = find_column(user_name, usual, names)
+    if column is None:
+        wanted = (
+            repr(user_name) if user_name is not None else f"for the {what} ({', '.join(usual)})"
+        )
         raise LineError(
             path,
             line,
             f"no field {wanted}",
             hint=f"name it with --id, --text or --title; columns here: {', '.join(names)}",
         )
-    return found
+    return column
 
 
 def documents_of(
     path: Path, records: Records, columns: Columns, faults: Faults
 ) -> Iterator[tuple[int, Document]]:
     """Records as documents; where names were left open, the first good record settles them."""
-    settled: tuple[str, str, str] | None = None
-    for line, record in records:
-        try:
-            if settled is None:
-                settled = _settle(path, line, record, columns)
-            row = line, _document(record, settled)
-        except BadValueError as bad:
-            faults.meet(LineError(path, line, bad.problem, hint=bad.hint))
-            continue
-        except LineError as error:
-            faults.meet(error)
-            continue
-        yield row
-
-
-def _settle(path: Path, line: int, record: Record, columns: Columns) -> tuple[str, str, str]:
-    where = (path, line, record)
-    return (
-        _needed("id", columns.id, DOCUMENT_IDS, where),
-        _needed("text", columns.text, DOCUMENT_TEXTS, where),
-        columns.title or find_column(None, TITLES, record) or "title",
-    )
-
-
-def _document(record: Record, names: tuple[str, str, str]) -> Document:
-    id_name, text_name, title_name = names
-    try:
-        given, text = record.pop(id_name), record.pop(text_name)
-    except KeyError as missing:
-        raise _no_field(missing.args[0]) from None
-    title = record.pop(title_name, "")
-    return Document(
-        given if type(given) is str else _id(given, id_name),
-        text if type(text) is str else _text(text, text_name),
-        title if type(title) is str else _text(title, title_name),
-        fields_of(record) if record else {},
-    )
+    return _converted(path, records, _document_columns, _document, columns, faults)
 
 
 def queries_of(
     path: Path, records: Records, columns: Columns, faults: Faults
 ) -> Iterator[tuple[int, Query]]:
     """Records as queries; where names were left open, the first good record settles them."""
-    settled: tuple[str, str] | None = None
+    return _converted(path, records, _query_columns, _query, columns, faults)
+
+
+def _converted(
+    path: Path,
+    records: Records,
+    find_names: Callable[[Where, Columns], Names],
+    convert: Callable[[Record, Names], T],
+    columns: Columns,
+    faults: Faults,
+) -> Iterator[tuple[int, T]]:
+    names: Names | None = None
     for line, record in records:
         try:
-            if settled is None:
-                where = (path, line, record)
-                settled = (
-                    _needed("id", columns.id, QUERY_IDS, where),
-                    _needed("text", columns.text, QUERY_TEXTS, where),
-                )
-            row = line, _query(record, settled)
+            if names is None:
+                names = find_names((path, line, record), columns)
+            row = line, convert(record, names)
         except BadValueError as bad:
             faults.meet(LineError(path, line, bad.problem, hint=bad.hint))
             continue
@@ -154,13 +138,43 @@ def queries_of(
         yield row
 
 
+def _document_columns(where: Where, columns: Columns) -> tuple[str, str, str]:
+    return (
+        _needed("id", columns.id, DOCUMENT_IDS, where),
+        _needed("text", columns.text, DOCUMENT_TEXTS, where),
+        columns.title or find_column(None, TITLES, where[2]) or "title",
+    )
+
+
+def _query_columns(where: Where, columns: Columns) -> tuple[str, str]:
+    return (
+        _needed("id", columns.id, QUERY_IDS, where),
+        _needed("text", columns.text, QUERY_TEXTS, where),
+    )
+
+
+def _document(record: Record, names: tuple[str, str, str]) -> Document:
+    id_name, text_name, title_name = names
+    try:
+        id, text = record.pop(id_name), record.pop(text_name)
+    except KeyError as missing:
+        raise _no_field(missing.args[0]) from None
+    title = record.pop(title_name, "")
+    return Document(
+        id if type(id) is str else _id(id, id_name),
+        text if type(text) is str else _text(text, text_name),
+        title if type(title) is str else _text(title, title_name),
+        fields_of(record) if record else {},
+    )
+
+
 def _query(record: Record, names: tuple[str, str]) -> Query:
     id_name, text_name = names
     try:
-        given, text = record.pop(id_name), record.pop(text_name)
+        id, text = record.pop(id_name), record.pop(text_name)
     except KeyError as missing:
         raise _no_field(missing.args[0]) from None
-    return Query(_id(given, id_name), _text(text, text_name), fields_of(record))
+    return Query(_id(id, id_name), _text(text, text_name), fields_of(record))
 
 
 class BadValueError(Exception):

@@ -19,6 +19,7 @@ import xxhash
 
 from tamis.errors import DamagedError, InputError
 
+PARQUET_MAGIC = b"PAR1"
 DIGEST = b"tamis.digest"
 """Under which name the metadata keeps the two digests, with a colon between."""
 ROWS = 4096
@@ -140,7 +141,7 @@ def reading(path: Path | str, hint: str = WHOLE) -> Iterator[None]:
 def is_parquet(path: Path) -> bool:
     """Whether a file begins as Parquet does."""
     with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
+        return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
 
 
 def read_metadata(path: Path) -> dict[bytes, bytes]:

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.errors import LineError
 from tamis.types import Document, Ids, Qrels, Queries
 
 if TYPE_CHECKING:
     from tamis.collection._records import Columns
 
-SHOWN_FAULTS, SHOWN_EMPTY = 10, 5
+MAX_SHOWN_FAULTS, MAX_SHOWN_EMPTY = 10, 5
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Faults:
         if not self.skip:
             raise error
         self.count += 1
-        if len(self.first) < SHOWN_FAULTS:
+        if len(self.first) < MAX_SHOWN_FAULTS:
             self.first.append(error)
 
     def count_if_empty(self, document: Document) -> None:
         """Count a document that has neither text nor title, and keep the first ids to show."""
         if is_blank(document.text) and is_blank(document.title):
             self.empty += 1
-            if len(self.first_empty) < SHOWN_EMPTY:
+            if len(self.first_empty) < MAX_SHOWN_EMPTY:
                 self.first_empty.append(document.id)
 
     def notes(self) -> list[str]:
@@ -145,6 +145,26 @@ class Collection:
     def qrels(self) -> Mapping[str, Qrels]:
         """The judgements by split: train, dev, test, or whatever the collection calls them."""
         return self._read_qrels()
+
+    def replaced(
+        self,
+        queries: Callable[[], Queries] | None = None,
+        qrels: Callable[[], Mapping[str, Qrels]] | None = None,
+    ) -> Collection:
+        """The same documents with other queries or judgements."""
+        return Collection(
+            self.name,
+            self.format,
+            self.documents,
+            queries or (lambda: self.queries),
+            qrels or (lambda: self.qrels),
+            self.faults,
+            self.reference,
+        )
+
+    def facts(self) -> Mapping[str, Any]:
+        """What else there is to say of this collection, by name."""
+        return {}
 
     def __repr__(self) -> str:
         return f"<Collection {self.name} ({self.format})>"

@@ -6,34 +6,35 @@ Judgements with their queries, and no documents, are a folder of the same layout
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tamis import durable
-from tamis.collection import tables
 from tamis.collection._records import Columns, documents_of, queries_of
 from tamis.collection.base import Collection, Faults, Streamed, no_queries
 from tamis.collection.checks import Checks, checked_queries
-from tamis.collection.judgements import QRELS, read_qrels, split_files, write_qrels
-from tamis.collection.layout import packed_as, the_file
-from tamis.collection.notes import Notes, refuse_breaks
+from tamis.collection.formats import Format
+from tamis.collection.jsonl import read_jsonl, write_jsonl
+from tamis.collection.judgements import QRELS_FOLDER, read_qrels, split_files, write_qrels
+from tamis.collection.layout import packed_as, refuse_odd_splits, the_file
+from tamis.collection.loss_notes import LossNotes
+from tamis.collection.samples import FolderSample
+from tamis.collection.tables import document_record, query_record
 from tamis.errors import InputError
 from tamis.types import Document, Qrels, Queries, Query
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
-
-
 BEIR_COLUMNS = Columns("_id", "text", "title")
 
 
-def is_beir(folder: Path) -> bool:
-    """Whether a folder has the corpus that BEIR folders have."""
-    return bool(packed_as(folder, CORPUS))
+def _has_corpus(folder: FolderSample) -> bool:
+    return bool(packed_as(folder.path, CORPUS))
 
 
-def is_judged(folder: Path) -> bool:
-    """Whether a folder has queries with judgements, as BEIR has them, and no corpus."""
-    there = bool(packed_as(folder, QUERIES)) and bool(split_files(folder))
-    return there and not is_beir(folder)
+def _has_judged_queries(folder: FolderSample) -> bool:
+    has_queries = bool(packed_as(folder.path, QUERIES))
+    return has_queries and bool(split_files(folder.path)) and not _has_corpus(folder)
 
 
 def open_judged(folder: Path, faults: Faults) -> Collection:
@@ -56,11 +57,11 @@ def open_judged(folder: Path, faults: Faults) -> Collection:
 
 
 def write_beir_queries(
-    queries: Iterable[Query], path: Path, notes: Notes, force: bool = False
+    queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
 ) -> None:
     """Write queries as BEIR names their columns."""
-    records = (tables.query_record(query, notes, "_id") for query in queries)
-    tables.write_jsonl(records, path, force)
+    records = (query_record(query, notes, "_id") for query in queries)
+    write_jsonl(records, path, force)
 
 
 def write_judged(
@@ -68,9 +69,9 @@ def write_judged(
 ) -> None:
     """Write judgements with their queries."""
     with durable.new_folder(folder, force=force) as part:
-        (part / QRELS).mkdir()
-        write_beir_queries(queries, part / QUERIES, Notes())
-        write_qrels(qrels, part / QRELS / f"{split}.tsv", format="beir")
+        (part / QRELS_FOLDER).mkdir()
+        write_beir_queries(queries, part / QUERIES, LossNotes())
+        write_qrels(qrels, part / QRELS_FOLDER / f"{split}.tsv", format="beir")
 
 
 def open_beir(folder: Path, faults: Faults, columns: Columns | None = None) -> Collection:
@@ -94,7 +95,7 @@ def open_beir(folder: Path, faults: Faults, columns: Columns | None = None) -> C
 
 
 def _documents(corpus: Path, names: Columns, faults: Faults) -> Iterator[Document]:
-    rows = documents_of(corpus, tables.read_jsonl(corpus, faults), names, faults)
+    rows = documents_of(corpus, read_jsonl(corpus, faults), names, faults)
     return Checks(faults).documents(corpus, rows)
 
 
@@ -103,7 +104,7 @@ def _queries(folder: Path, names: Columns, faults: Faults) -> Queries:
     if path is None:
         _refuse_unread(folder, "queries", QUERIES, "--queries")
         return no_queries()
-    rows = queries_of(path, tables.read_jsonl(path, faults), names, faults)
+    rows = queries_of(path, read_jsonl(path, faults), names, faults)
     return checked_queries(path, rows, faults)
 
 
@@ -124,16 +125,37 @@ def _refuse_unread(folder: Path, what: str, name: str, option: str) -> None:
         )
 
 
-def write_beir(collection: Collection, folder: Path, notes: Notes, force: bool = False) -> None:
+def write_beir(collection: Collection, folder: Path, notes: LossNotes, force: bool = False) -> None:
     """Write a BEIR folder; documents are streamed."""
+    refuse_odd_splits(collection.qrels)
     with durable.new_folder(folder, force=force) as part:
-        documents = (tables.document_record(d, notes, "_id") for d in collection.documents)
-        tables.write_jsonl(documents, part / CORPUS)
+        documents = (document_record(d, notes, "_id") for d in collection.documents)
+        write_jsonl(documents, part / CORPUS)
         if len(collection.queries):
             write_beir_queries(collection.queries, part / QUERIES, notes)
         if collection.qrels:
-            (part / QRELS).mkdir()
+            (part / QRELS_FOLDER).mkdir()
         for split, qrels in collection.qrels.items():
-            refuse_breaks(qrels.queries)
-            refuse_breaks(qrels.docs)
-            write_qrels(qrels, part / QRELS / f"{split}.tsv", format="beir")
+            write_qrels(qrels, part / QRELS_FOLDER / f"{split}.tsv", format="beir")
+
+
+def _with_columns(columns: Columns) -> Format:
+    return replace(BEIR, open_collection=partial(open_beir, columns=columns))
+
+
+BEIR = Format(
+    name="beir",
+    description="folder with corpus.jsonl (BEIR), queries.jsonl and qrels/SPLIT.tsv",
+    holds=("collection",),
+    detect_folder=_has_corpus,
+    open_collection=open_beir,
+    with_columns=_with_columns,
+    write_collection=write_beir,
+)
+JUDGED = Format(
+    name="judged",
+    description="folder with queries.jsonl and qrels/SPLIT.tsv",
+    holds=("queries", "qrels"),
+    detect_folder=_has_judged_queries,
+    open_collection=open_judged,
+)

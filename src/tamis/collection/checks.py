@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis._jit import jit
-from tamis.collection.base import Faults, is_blank
+from tamis.collection.base import Collection, Faults, Streamed, is_blank
 from tamis.errors import LineError
 from tamis.types import Document, Queries, Query
 
@@ -135,3 +135,20 @@ class Checks:
 def checked_queries(path: Path, rows: Iterable[tuple[int, Query]], faults: Faults) -> Queries:
     """The queries of one file."""
     return Queries.of(Checks(faults).queries(path, rows))
+
+
+def collection_of_files(
+    path: Path,
+    format: str,
+    files: list[Path],
+    read: Callable[[Path], Iterable[tuple[int, Document]]],
+    faults: Faults,
+) -> Collection:
+    """The documents of one file after the other as a collection, checked each time."""
+
+    def documents() -> Iterator[Document]:
+        checks = Checks(faults)
+        for file in files:
+            yield from checks.documents(file, read(file))
+
+    return Collection(path.resolve().name, format, Streamed(documents), faults=faults)

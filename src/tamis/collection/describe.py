@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,23 @@ import xxhash
 from numpy.typing import ArrayLike
 
 from tamis.collection.base import Collection, Faults
-from tamis.collection.notes import counted
-from tamis.collection.pydocs import PyDocs
+from tamis.collection.conversion import Request, open_requested
+from tamis.collection.formats import contents_of
+from tamis.collection.judgements import read_qrels
+from tamis.collection.loss_notes import counted
+from tamis.collection.readers import read_queries
+from tamis.collection.runs import read_run, read_spec
 from tamis.durable import Progress
 from tamis.text.near import near_duplicates
-from tamis.types import Ids, Qrels, Queries, Run, Spec
-from tamis.types._interning import Interner
+from tamis.text.passages import PassageSpec, Tokens
+from tamis.text.passages import split as split_document
+from tamis.types import Document, Ids, Passage, Qrels, Queries, Run, Spec
+from tamis.types._string_numbers import Interner
 from tamis.types._strings import pack
 
-BATCH = 8192
-LONG = 100_000
-"""A document of more words than this is worth a look."""
-LEAKS_SHOWN = 5
+IDS_IN_BATCH = 8192
+LONG_DOCUMENT_WORDS = 100_000
+MAX_SHOWN_LEAKS = 5
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,30 @@ def distribution(values: ArrayLike) -> dict[str, float]:
     if len(column) == 0:
         return {}
     least, median, high, most = np.percentile(column, [0, 50, 90, 100]).tolist()
-    found = {"mean": column.mean(), "least": least, "median": median, "90%": high, "most": most}
-    return {name: _short(float(value)) for name, value in found.items()}
+    points = {"mean": column.mean(), "least": least, "median": median, "90%": high, "most": most}
+    return {name: _short(float(value)) for name, value in points.items()}
 
 
 def _short(value: float) -> float:
     return int(value) if value.is_integer() else round(value, 1)
+
+
+def describe_any(request: Request, format: str) -> Facts:
+    """What a request is about: a collection, queries, judgements or a run, of this format."""
+    contents = contents_of(format)
+    if not contents or {"collection", "documents"} & {*contents}:
+        return describe_collection(open_requested(request))
+    if contents == ("queries", "qrels"):
+        judged = open_requested(request)
+        return describe_judged(judged.queries, judged.qrels).with_faults(judged.faults)
+    path, faults = Path(request.source), Faults(skip=request.skip)
+    if "run" in contents:
+        facts = describe_run(read_run(path, faults), read_spec(path))
+    elif "qrels" in contents:
+        facts = describe_qrels(read_qrels(path, faults))
+    else:
+        facts = describe_queries(read_queries(path, request.format, faults=faults))
+    return facts.with_faults(faults)
 
 
 def describe_collection(collection: Collection) -> Facts:
@@ -82,11 +106,7 @@ def describe_collection(collection: Collection) -> Facts:
         judged = Ids.of(chain.from_iterable(part.queries for part in qrels.values()))
         facts["queries without judgements"] = int((queries.ids.positions_in(judged) < 0).sum())
         warnings += _strangers(qrels, queries, ids) + _leaks(queries, qrels)
-    if isinstance(collection, PyDocs):
-        facts["questions"] = {
-            "no word shared with answers' names or first lines": f"{collection.gap():.0%}",
-            "dropped, for this Python lacks their answers": collection.questions.dropped,
-        }
+    facts |= collection.facts()
     if collection.faults.left_out:
         facts["files left out"] = dict(collection.faults.left_out)
     return Facts(facts, tuple(warnings)).with_faults(collection.faults)
@@ -107,23 +127,22 @@ def _documents(collection: Collection) -> tuple[dict[str, Any], Ids, list[str]]:
             empty.count_if_empty(document)
             suspicious += "\ufffd" in document.text
             batch.append(document.id)
-            if len(batch) == BATCH:
+            if len(batch) == IDS_IN_BATCH:
                 _add(interner, batch)
                 batch.clear()
             progress.advance()
     _add(interner, batch)
     same = len(hashes) - len(np.unique(np.array(hashes, np.uint64)))
     lengths = np.array(words)
+    short, long = int((lengths == 1).sum()), int((lengths > LONG_DOCUMENT_WORDS).sum())
     facts = {"count": len(words), "with a title": titled, "words": distribution(lengths)}
     if empty.empty:
         facts["without text"] = empty.empty
     checks = {
         "there are no documents": not words,
         f"{counted(same, 'document')} repeat the text of another": same,
-        f"{counted(int((lengths == 1).sum()), 'document')} of one word": (lengths == 1).any(),
-        f"{counted(int((lengths > LONG).sum()), 'document')} of more than {LONG:,} words": (
-            lengths > LONG
-        ).any(),
+        f"{counted(short, 'document')} of one word": short,
+        f"{counted(long, 'document')} of more than {LONG_DOCUMENT_WORDS:,} words": long,
         f"{counted(suspicious, 'document')} with U+FFFD: wrongly decoded?": suspicious,
     }
     return (
@@ -159,15 +178,17 @@ def _judged(qrels: Qrels) -> dict[str, Any]:
 
 def _strangers(qrels: Mapping[str, Qrels], queries: Queries, docs: Ids) -> list[str]:
     """Judgements for queries or documents that the collection does not have."""
-    found = []
+    sentences = []
     for split, part in qrels.items():
         lost = int((part.docs.positions_in(docs)[part.doc] < 0).sum())
         if lost:
-            found.append(f"{split}: {counted(lost, 'judgement')} for documents that are not there")
+            sentences.append(
+                f"{split}: {counted(lost, 'judgement')} for documents that are not there"
+            )
         lost = int((part.queries.positions_in(queries.ids) < 0).sum())
         if lost:
-            found.append(f"{split}: judgements for {counted(lost, 'query')} that are not there")
-    return found
+            sentences.append(f"{split}: judgements for {counted(lost, 'query')} that are not there")
+    return sentences
 
 
 def leaks(queries: Queries, parts: Mapping[str, Ids]) -> list[tuple[str, str, str, str]]:
@@ -184,7 +205,7 @@ def leaks(queries: Queries, parts: Mapping[str, Ids]) -> list[tuple[str, str, st
         for number in numbers[numbers >= 0].tolist():
             part_of[number].append(name)
     ids = queries.ids
-    found = [
+    pairs = [
         (here, ids[n], there, ids[n])
         for n, names in enumerate(part_of)
         for here, there in combinations(names, 2)
@@ -194,18 +215,18 @@ def leaks(queries: Queries, parts: Mapping[str, Ids]) -> list[tuple[str, str, st
             for here in part_of[first]:
                 for there in part_of[second]:
                     if here != there:
-                        found.append((here, ids[first], there, ids[second]))
-    return found
+                        pairs.append((here, ids[first], there, ids[second]))
+    return pairs
 
 
 def _leaks(queries: Queries, qrels: Mapping[str, Qrels]) -> list[str]:
-    found = leaks(queries, {split: part.queries for split, part in qrels.items()})
-    if not found:
+    pairs = leaks(queries, {split: part.queries for split, part in qrels.items()})
+    if not pairs:
         return []
     sentences = [
-        f"{counted(len(found), 'pair')} of queries in different splits are the same or nearly"
+        f"{counted(len(pairs), 'pair')} of queries in different splits are the same or nearly"
     ]
-    for here, first, there, second in found[:LEAKS_SHOWN]:
+    for here, first, there, second in pairs[:MAX_SHOWN_LEAKS]:
         text = queries[first].text
         sentences.append(f"leak: {here} {first!r} and {there} {second!r}: {text[:70]}")
     return sentences
@@ -246,9 +267,9 @@ def describe_qrels(qrels: Qrels) -> Facts:
 def describe_judged(queries: Queries, splits: Mapping[str, Qrels]) -> Facts:
     """Queries and judgements without documents."""
     described = {split: describe_qrels(qrels) for split, qrels in splits.items()}
-    facts = {split: facts.facts for split, facts in described.items()}
-    warnings = tuple(warning for each in described.values() for warning in each.warnings)
-    return Facts({**describe_queries(queries).facts, "judgements": facts}, warnings)
+    judgements = {split: facts.facts for split, facts in described.items()}
+    warnings = tuple(warning for facts in described.values() for warning in facts.warnings)
+    return Facts({**describe_queries(queries).facts, "judgements": judgements}, warnings)
 
 
 def describe_queries(queries: Queries) -> Facts:
@@ -262,3 +283,43 @@ def describe_queries(queries: Queries) -> Facts:
         "nearly the same as another": sum(len(group) - 1 for group in groups),
     }
     return Facts(facts)
+
+
+def passage_statistics(
+    collection: Collection, spec: PassageSpec, *, tokens: Tokens | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Facts by name on the passages of a collection; goes through every document once.
+
+    >>> from tamis.text.passages import parse_spec
+    >>> documents = [Document("d1", "One. Two. Three."), Document("d2", "")]
+    >>> facts = passage_statistics(Collection("toy", "none", documents), parse_spec("words:1"))
+    >>> facts["count"], facts["documents without any"]
+    (3, 1)
+    """
+    per_document: list[int] = []
+    words: list[int] = []
+    windows_left_out, words_left_out = 0, 0
+    with Progress("splitting documents", unit="documents") as progress:
+        for document in collection.documents:
+            parts = split_document(document, spec, tokens=tokens, seed=seed)
+            per_document.append(len(parts.passages))
+            words += [_words(document, passage) for passage in parts.passages]
+            windows_left_out += parts.windows - len(parts.passages)
+            words_left_out += parts.left_out
+            progress.advance()
+    facts: dict[str, Any] = {
+        **spec.record(),
+        "documents": len(per_document),
+        "count": sum(per_document),
+        "per document": distribution(per_document),
+        "words": distribution(words),
+        "documents without any": per_document.count(0),
+    }
+    if spec.most:
+        facts["sampled out"] = {"passages": windows_left_out, "words": words_left_out}
+    return facts
+
+
+def _words(document: Document, passage: Passage) -> int:
+    text = document.title if passage.field == "title" else document.text
+    return len(text[passage.start : passage.end].split())

@@ -6,6 +6,7 @@ What a file of each kind says, and what it is called, is `filetexts`'; here they
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from pathlib import Path
 
 from tamis.collection.base import Collection, Faults
 from tamis.collection.filetexts import KINDS, Unreadable, read_text
+from tamis.collection.formats import Format
 from tamis.collection.layout import kind_of
+from tamis.collection.samples import FileHead, FolderSample
 from tamis.errors import InputError, LineError, require
 from tamis.types import Document
 
@@ -85,8 +88,8 @@ def open_files(path: Path, faults: Faults) -> Collection:
 
 
 def _what_is_there(left_out: Counter[str]) -> str:
-    found = ", ".join(f"{count:,} {suffix}" for suffix, count in left_out.most_common(5))
-    return f"found: {found or 'no files'}; read are: {' '.join(KINDS)}"
+    counts = ", ".join(f"{count:,} {suffix}" for suffix, count in left_out.most_common(5))
+    return f"found: {counts or 'no files'}; read are: {' '.join(KINDS)}"
 
 
 def _single(path: Path) -> tuple[list[str], Counter[str]]:
@@ -137,3 +140,22 @@ def _is_file_inside(link: Path, inside: Path) -> bool:
     except (OSError, RuntimeError):  # it leads nowhere, or in a circle
         return False
     return target.is_file() and target.is_relative_to(inside)
+
+
+def _is_pdf_or_markdown(head: FileHead) -> bool:
+    return head.raw.startswith(b"%PDF-") or head.is_markdown
+
+
+def _has_texts(folder: FolderSample) -> bool:
+    return any(file.suffix.lower() in KINDS for file in folder.files)
+
+
+FILES = Format(
+    name="files",
+    description="folder of text, Markdown, reStructuredText, HTML or PDF",
+    holds=("documents",),
+    detect=_is_pdf_or_markdown,
+    markup=re.compile(r"<(!doctype\s+html|html)[\s>]", re.IGNORECASE),
+    detect_folder=_has_texts,
+    open_collection=open_files,
+)

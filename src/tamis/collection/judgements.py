@@ -13,23 +13,23 @@ from tamis.collection import _columns
 from tamis.collection._columns import Rows, read_rows
 from tamis.collection.arrow_files import check_columns, read_parquet, reading, write_parquet
 from tamis.collection.base import Faults
+from tamis.collection.detection import find_reader
+from tamis.collection.formats import Format, find_writer, target_format
 from tamis.collection.layout import the_file
-from tamis.collection.lines import numbered_lines, open_bytes, packing, writing
-from tamis.collection.notes import refuse_breaks
-from tamis.collection.runs import refuse_white_space
+from tamis.collection.lines import BOM, numbered_lines, open_bytes, packing, writing
+from tamis.collection.loss_notes import refuse_breaks, refuse_white_space
+from tamis.collection.samples import FileHead, is_integer, is_number, mostly
 from tamis.durable import new_file
 from tamis.errors import InputError, LineError
 from tamis.types import Ids, Qrels
 
 _log = logging.getLogger(__name__)
-QRELS = "qrels"
-"""The folder of judgements in BEIR's layout."""
+QRELS_FOLDER = "qrels"
 TREC_COLUMNS, BEIR_COLUMNS = 4, 3
-_LONGEST_LINE = 1 << 16
+_MAX_LINE_BYTES = 1 << 16
 BEIR_HEADER = "query-id\tcorpus-id\tscore"
-KIND = {b"tamis": b"qrels"}
-MOST = np.iinfo(np.int32).max
-"""The largest grade there can be."""
+PARQUET_KIND = {b"tamis": b"qrels"}
+MAX_GRADE = np.iinfo(np.int32).max
 
 
 def read_qrels(path: Path | str, faults: Faults | None = None) -> Qrels:
@@ -46,17 +46,20 @@ def read_qrels(path: Path | str, faults: Faults | None = None) -> Qrels:
     path = Path(path)
     if path.is_dir():
         path = the_split(path)[1]
+    read = find_reader(path, lambda format: format.read_qrels, read_text_qrels)
+    return read(path, faults or Faults())
+
+
+def read_text_qrels(path: Path, faults: Faults) -> Qrels:
+    """Judgements of TREC's four columns, or of BEIR's three, with or without a header."""
     with open_bytes(path) as stream:
-        start = stream.read(1 << 12)
-    if start[:4] == b"PAR1":
-        return _read_parquet(path)
-    first = start.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    cells = first.rstrip("\r").split("\t")
+        first = stream.read(1 << 12).removeprefix(BOM).partition(b"\n")[0]
+    cells = first.decode("utf-8", "replace").rstrip("\r").split("\t")
     columns = BEIR_COLUMNS if len(cells) == BEIR_COLUMNS else TREC_COLUMNS
-    faults = _without_torn_line(path, faults or Faults(), columns)
+    faults = _without_torn_line(path, faults, columns)
     if columns == BEIR_COLUMNS:
-        return _read_beir(path, faults, header=not _is_number(cells[2]))
-    return _read_trec(path, faults)
+        return _read_beir(path, faults, header=not is_number(cells[2]))
+    return _checked(path, read_rows(path, _columns.QRELS, faults), faults)
 
 
 class _TornLine(Faults):
@@ -79,7 +82,7 @@ def torn_line(path: Path, columns: int) -> bytes:
     """The last line of a file if it was cut off: it has no line break and too few columns."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _LONGEST_LINE))
+        file.seek(max(0, size - _MAX_LINE_BYTES))
         last = file.read().rpartition(b"\n")[2]
     cells = (
         last.split() if columns == TREC_COLUMNS else [cell for cell in last.split(b"\t") if cell]
@@ -98,8 +101,10 @@ def _without_torn_line(path: Path, faults: Faults, columns: int) -> Faults:
 
 def split_files(folder: Path) -> dict[str, Path]:
     """The files of judgements in a folder of BEIR's layout, by split."""
-    splits = sorted({path.name.partition(".tsv")[0] for path in (folder / QRELS).glob("*.tsv*")})
-    files = {split: the_file(folder / QRELS, f"{split}.tsv") for split in splits}
+    splits = sorted(
+        {path.name.partition(".tsv")[0] for path in (folder / QRELS_FOLDER).glob("*.tsv*")}
+    )
+    files = {split: the_file(folder / QRELS_FOLDER, f"{split}.tsv") for split in splits}
     return {split: path for split, path in files.items() if path}
 
 
@@ -114,48 +119,34 @@ def the_split(folder: Path) -> tuple[str, Path]:
         )
     raise InputError(
         f"{folder} has the splits {', '.join(files)}",
-        hint=f"name a file: {folder / QRELS / next(iter(files))}.tsv",
+        hint=f"name a file: {folder / QRELS_FOLDER / next(iter(files))}.tsv",
     )
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def write_qrels(qrels: Qrels, path: Path | str, *, format: str = "", force: bool = False) -> None:
-    """Write `trec`, `beir` or `parquet`; unless told, Parquet or TREC by the name's ending."""
+    """Write `trec`, `beir` or `parquet`; by default, Parquet or TREC by the name's ending."""
     path = Path(path)
-    format = format or ("parquet" if path.suffix == ".parquet" else "trec")
-    if format == "parquet":
-        _write_parquet(qrels, path, force)
-        return
-    if format not in ("trec", "beir"):
-        raise InputError(
-            f"cannot write judgements as {format!r}", hint="formats: trec, beir, parquet"
-        )
+    format = format or target_format(path, lambda format: format.write_qrels, QRELS)
+    find_writer(format, lambda format: format.write_qrels, "judgements")(qrels, path, force)
+
+
+def _write_trec(qrels: Qrels, path: Path, force: bool) -> None:
     for ids in (qrels.queries, qrels.docs.select(np.unique(qrels.doc))):
-        if format == "trec":
-            refuse_white_space(ids, "a TREC qrels file")
-        else:
-            refuse_breaks(ids)
+        refuse_white_space(ids, "a TREC qrels file")
     with writing(path, force) as out:
-        if format == "beir":
-            out.write(f"{BEIR_HEADER}\n".encode())
         for query in qrels:
-            judged = qrels[query].items()
-            if format == "beir":
-                lines = [f"{query}\t{doc}\t{grade}\n" for doc, grade in judged]
-            else:
-                lines = [f"{query} 0 {doc} {grade}\n" for doc, grade in judged]
+            lines = [f"{query} 0 {doc} {grade}\n" for doc, grade in qrels[query].items()]
             out.write("".join(lines).encode())
 
 
-def _read_trec(path: Path, faults: Faults) -> Qrels:
-    return _checked(path, read_rows(path, _columns.QRELS, faults), faults)
+def _write_beir(qrels: Qrels, path: Path, force: bool) -> None:
+    for ids in (qrels.queries, qrels.docs.select(np.unique(qrels.doc))):
+        refuse_breaks(ids)
+    with writing(path, force) as out:
+        out.write(f"{BEIR_HEADER}\n".encode())
+        for query in qrels:
+            lines = [f"{query}\t{doc}\t{grade}\n" for doc, grade in qrels[query].items()]
+            out.write("".join(lines).encode())
 
 
 def _read_beir(path: Path, faults: Faults, header: bool) -> Qrels:
@@ -174,7 +165,7 @@ def _read_beir(path: Path, faults: Faults, header: bool) -> Qrels:
                 )
             )
             continue
-        if not _is_number(cells[2]):
+        if not is_number(cells[2]):
             faults.meet(
                 LineError(
                     path,
@@ -200,9 +191,9 @@ def _checked(path: Path, rows: Rows, faults: Faults) -> Qrels:
 
     A pair is judged by its first good line, and a query without a good line is not there.
     """
-    keep = (rows.value == np.round(rows.value)) & (np.abs(rows.value) <= MOST)
+    keep = (rows.value == np.round(rows.value)) & (np.abs(rows.value) <= MAX_GRADE)
     for row in np.flatnonzero(~keep).tolist():
-        problem = f"the grade is {rows.value[row]:g}, not a whole number up to {MOST:,}"
+        problem = f"the grade is {rows.value[row]:g}, not a whole number up to {MAX_GRADE:,}"
         faults.meet(LineError(path, int(rows.line[row]), problem, hint="grades are whole numbers"))
     good = np.flatnonzero(keep)
     order = good[np.lexsort((rows.line[good], rows.doc[good], rows.query[good]))]
@@ -226,7 +217,8 @@ def _checked(path: Path, rows: Rows, faults: Faults) -> Qrels:
     )
 
 
-def _write_parquet(qrels: Qrels, path: Path, force: bool) -> None:
+def write_parquet_qrels(qrels: Qrels, path: Path, force: bool) -> None:
+    """Write a row a judgement, with the columns query, doc and grade."""
     query = np.repeat(np.arange(len(qrels), dtype=np.int32), np.diff(qrels.offsets))
     columns = {
         "query": pa.array(qrels.queries.take(query), pa.large_string()),
@@ -234,17 +226,53 @@ def _write_parquet(qrels: Qrels, path: Path, force: bool) -> None:
         "grade": pa.array(qrels.grade),
     }
     with new_file(path, force=force) as part:
-        write_parquet(pa.table(columns).replace_schema_metadata(KIND), part)
+        write_parquet(pa.table(columns).replace_schema_metadata(PARQUET_KIND), part)
 
 
-def _read_parquet(path: Path) -> Qrels:
+def read_parquet_qrels(path: Path, faults: Faults) -> Qrels:
+    """Judgements of a Parquet file; it has no lines, so what is wrong is always raised."""
     table = read_parquet(path)
     hint = "judgements in Parquet have the columns query, doc and grade"
     check_columns(table, path, hint, ids=["query", "doc"], numbers=["grade"])
     grade = table["grade"].to_numpy()
-    if not np.array_equal(grade, np.round(grade)) or (np.abs(grade) > MOST).any():
-        raise InputError(f"{path} has a grade that is no whole number up to {MOST:,}", hint=hint)
+    if not np.array_equal(grade, np.round(grade)) or (np.abs(grade) > MAX_GRADE).any():
+        raise InputError(
+            f"{path} has a grade that is no whole number up to {MAX_GRADE:,}", hint=hint
+        )
     with reading(path):
         queries, query = Ids.numbering(table["query"].cast(pa.large_string()).to_pylist())
         docs, doc = Ids.numbering(table["doc"].cast(pa.large_string()).to_pylist())
         return Qrels.of_rows(queries, docs, query, doc, grade.astype(np.int32))
+
+
+def _is_trec(head: FileHead) -> bool:
+    return mostly(_is_trec_row(line.split()) for line in head.rows)
+
+
+def _is_trec_row(row: list[str]) -> bool:
+    is_unused = len(row) == TREC_COLUMNS and (row[1] == "Q0" or is_integer(row[1]))
+    return is_unused and is_integer(row[3])
+
+
+def _is_beir(head: FileHead) -> bool:
+    return head.first.split("\t")[:BEIR_COLUMNS] == BEIR_HEADER.split("\t")
+
+
+QRELS = Format(
+    name="qrels",
+    aliases=("trec",),
+    description="TREC qrels, or judgements that tamis wrote as Parquet",
+    holds=("qrels",),
+    detect=_is_trec,
+    read_qrels=read_text_qrels,
+    write_qrels=_write_trec,
+)
+BEIR_QRELS = Format(
+    name="beir-qrels",
+    aliases=("beir",),
+    description="table with the header query-id corpus-id score",
+    holds=("qrels",),
+    detect=_is_beir,
+    read_qrels=read_text_qrels,
+    write_qrels=_write_beir,
+)

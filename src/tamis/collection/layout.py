@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from tamis.collection.lines import PACKED
@@ -16,21 +17,28 @@ def packed_as(folder: Path, name: str) -> list[Path]:
 
 def the_file(folder: Path, name: str) -> Path | None:
     """The one file of this name, plain or packed; None where there is none."""
-    found = packed_as(folder, name)
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
+    files = packed_as(folder, name)
+    if len(files) > 1:
+        names = " and ".join(path.name for path in files)
         raise InputError(f"{folder} has {names}", hint="which one is meant? keep one of them")
-    return found[0] if found else None
+    return files[0] if files else None
 
 
 def files_in(folder: Path) -> list[Path]:
     """The files anywhere in a folder, by path, but for hidden ones."""
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return [
         path
-        for path in found
+        for path in files
         if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
+
+
+def refuse_odd_splits(splits: Iterable[str]) -> None:
+    """Refuse a split whose name cannot be part of a file's."""
+    for split in splits:
+        if "/" in split or split in ("", ".", ".."):
+            raise InputError(f"the split {split!r} cannot name a file", hint="rename it")
 
 
 def plain_name(path: Path) -> str:

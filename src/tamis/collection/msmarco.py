@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from tamis import durable
 from tamis.collection.base import Collection, Faults, Streamed
-from tamis.collection.checks import Checks
+from tamis.collection.checks import Checks, collection_of_files
+from tamis.collection.formats import Format
 from tamis.collection.judgements import read_qrels
-from tamis.collection.layout import files_in, packed_as, plain_name, the_file
+from tamis.collection.layout import (
+    files_in,
+    packed_as,
+    plain_name,
+    refuse_odd_splits,
+    the_file,
+)
 from tamis.collection.lines import numbered_lines, writing
-from tamis.collection.notes import Notes, refuse_break, refuse_breaks
-from tamis.collection.runs import refuse_white_space
+from tamis.collection.loss_notes import (
+    LossNotes,
+    refuse_break,
+    refuse_breaks,
+    refuse_white_space,
+)
+from tamis.collection.samples import FileHead, FolderSample, mostly
 from tamis.errors import InputError, LineError
 from tamis.types import Document, Qrels, Queries, Query
 
@@ -23,13 +36,11 @@ PASSAGES, DOCUMENTS = "collection.tsv", "msmarco-docs.tsv"
 _TITLES = "titles were put before the text of {}: MS MARCO files have no place for them"
 _QUERIES = re.compile(r"queries(\.(?P<split>.+))?\.tsv|msmarco-doc(?P<doc_split>.+)-queries\.tsv")
 _QRELS = re.compile(r"qrels(\.(?P<split>.+))?\.tsv|msmarco-doc(?P<doc_split>.+)-qrels\.tsv")
-ALL = "all"
-"""The split of a file that names none."""
+UNNAMED_SPLIT = "all"
 
 
-def is_msmarco(folder: Path) -> bool:
-    """Whether a folder has the passages or the documents of MS MARCO."""
-    return bool(packed_as(folder, PASSAGES) or packed_as(folder, DOCUMENTS))
+def _is_msmarco(folder: FolderSample) -> bool:
+    return bool(packed_as(folder.path, PASSAGES) or packed_as(folder.path, DOCUMENTS))
 
 
 def open_msmarco(folder: Path, faults: Faults) -> Collection:
@@ -81,15 +92,15 @@ def read_queries(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
 
 
 def _splits(folder: Path, pattern: re.Pattern[str]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in files_in(folder):
         if path.parent == folder and (match := pattern.fullmatch(plain_name(path))):
-            split = match["split"] or match["doc_split"] or ALL
-            if split in found:
-                names = f"{found[split].name} and {path.name}"
+            split = match["split"] or match["doc_split"] or UNNAMED_SPLIT
+            if split in files:
+                names = f"{files[split].name} and {path.name}"
                 raise InputError(f"{folder} has {names}", hint="which one is meant? keep one")
-            found[split] = path
-    return found
+            files[split] = path
+    return files
 
 
 def _queries(folder: Path, faults: Faults) -> Queries:
@@ -116,8 +127,11 @@ def _qrels(folder: Path, faults: Faults) -> Mapping[str, Qrels]:
     return {split: read_qrels(path, faults) for split, path in _splits(folder, _QRELS).items()}
 
 
-def write_msmarco(collection: Collection, folder: Path, notes: Notes, force: bool = False) -> None:
+def write_msmarco(
+    collection: Collection, folder: Path, notes: LossNotes, force: bool = False
+) -> None:
     """Write passages, queries (a file a split that has judgements) and judgements."""
+    refuse_odd_splits(collection.qrels)
     with durable.new_folder(folder, force=force) as part:
         with writing(part / PASSAGES) as file:
             for document in collection.documents:
@@ -136,11 +150,11 @@ def _by_split(queries: Queries, judged: Mapping[str, Qrels]) -> dict[str, Querie
         here = queries.ids.positions_in(qrels.queries) >= 0
         parts[split] = queries.select(np.flatnonzero(here))
         left &= ~here
-    parts["unjudged" if judged else "all"] = queries.select(np.flatnonzero(left))
+    parts["unjudged" if judged else UNNAMED_SPLIT] = queries.select(np.flatnonzero(left))
     return {split: part for split, part in parts.items() if len(part)}
 
 
-def _write_queries(queries: Queries, path: Path, notes: Notes) -> None:
+def _write_queries(queries: Queries, path: Path, notes: LossNotes) -> None:
     refuse_breaks(queries.ids)
     with writing(path) as file:
         for query in queries:
@@ -158,7 +172,7 @@ def _write_qrels(qrels: Qrels, path: Path) -> None:
             file.write("".join(rows).encode())
 
 
-def _line(document: Document, notes: Notes) -> bytes:
+def _line(document: Document, notes: LossNotes) -> bytes:
     text = document.text
     if document.title:
         notes.add(_TITLES, "document")
@@ -167,3 +181,49 @@ def _line(document: Document, notes: Notes) -> bytes:
         notes.add("the fields of {} were left out: there is no column for them", "document")
     refuse_break(document.id)
     return f"{document.id}\t{notes.flat(text, 'text')}\n".encode()
+
+
+def _is_id_text(head: FileHead) -> bool:
+    cells = [line.split("\t") for line in head.rows]
+    return mostly(len(row) == 2 and row[0] and " " not in row[0] for row in cells)
+
+
+def _is_long_documents(head: FileHead) -> bool:
+    cells = [line.split("\t") for line in head.rows]
+    return mostly(len(row) == 4 and row[0] and row[1].startswith("http") for row in cells)
+
+
+def _open_passages(path: Path, faults: Faults) -> Collection:
+    read = partial(read_passages, faults=faults)
+    return collection_of_files(path, ID_TEXT.name, [path], read, faults)
+
+
+def _open_long_documents(path: Path, faults: Faults) -> Collection:
+    read = partial(read_long_documents, faults=faults)
+    return collection_of_files(path, MSMARCO_DOCS.name, [path], read, faults)
+
+
+MSMARCO = Format(
+    name="msmarco",
+    description="folder with collection.tsv or msmarco-docs.tsv (MS MARCO), queries.NAME.tsv and "
+    "qrels.NAME.tsv",
+    holds=("collection",),
+    detect_folder=_is_msmarco,
+    open_collection=open_msmarco,
+    write_collection=write_msmarco,
+)
+ID_TEXT = Format(
+    name="id-text",
+    description="two columns, id and text, tab between, no header",
+    holds=("documents", "queries"),
+    detect=_is_id_text,
+    open_collection=_open_passages,
+    read_queries=read_queries,
+)
+MSMARCO_DOCS = Format(
+    name="msmarco-docs",
+    description="four columns, id, url, title and text, tabs between, no header",
+    holds=("documents",),
+    detect=_is_long_documents,
+    open_collection=_open_long_documents,
+)

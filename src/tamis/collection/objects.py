@@ -24,9 +24,9 @@ from tamis.collection._records import (
 )
 from tamis.collection.base import Collection, Documents, Streamed, is_blank
 from tamis.collection.checks import SeenIds
-from tamis.collection.notes import counted
-from tamis.collection.opening import is_id, open_collection, read_queries
+from tamis.collection.loss_notes import counted
 from tamis.collection.querylog import query_id
+from tamis.collection.readers import is_id, open_collection, read_queries
 from tamis.collection.store import DocumentStore
 from tamis.durable import folder_exists
 from tamis.errors import InputError

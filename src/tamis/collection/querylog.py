@@ -11,8 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tamis.collection.base import Faults, is_blank
+from tamis.collection.detection import explain
+from tamis.collection.formats import Format
 from tamis.collection.lines import numbered_lines, writing
-from tamis.collection.notes import Notes, counted
+from tamis.collection.loss_notes import LossNotes, counted
+from tamis.collection.samples import FileHead
 from tamis.errors import InputError, LineError, command
 from tamis.text.near import query_hash
 from tamis.types import Ids, Qrels, Query
@@ -50,7 +53,9 @@ def read_querylog(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
         )
 
 
-def write_querylog(queries: Iterable[Query], path: Path, notes: Notes, force: bool = False) -> None:
+def write_querylog(
+    queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
+) -> None:
     """Write the texts of queries, one a line; ids that are not the text's hash are lost."""
     with writing(path, force) as file:
         for query in queries:
@@ -101,3 +106,17 @@ def name_by_text(qrels: Qrels, path: Path) -> tuple[Qrels, list[Query]]:
         judged[query.id] = {**qrels[name], **judged.get(query.id, {})}
         queries[query.id] = query
     return Qrels.from_dict(judged), list(queries.values())
+
+
+def _is_plain_text(head: FileHead) -> bool:
+    return explain(head) is None
+
+
+QUERYLOG = Format(
+    name="querylog",
+    description="plain text, one query a line",
+    holds=("queries",),
+    detect=_is_plain_text,
+    read_queries=read_querylog,
+    write_queries=write_querylog,
+)

@@ -9,8 +9,9 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from tamis.collection.detection import detect_if_possible
+from tamis.collection.formats import Content, contents_of
 from tamis.collection.judgements import read_qrels
-from tamis.collection.look import look
 from tamis.collection.runs import read_run
 from tamis.errors import InputError
 from tamis.types import Qrels, Run, Source, Stage
@@ -45,7 +46,7 @@ def as_qrels(qrels: AnyQrels) -> Qrels:
             )
         return Qrels.from_pandas(qrels)
     if isinstance(qrels, str | os.PathLike):
-        if _format(qrels) == "run":
+        if "run" in _contents(qrels):
             raise InputError(f"{qrels} is a run, not judgements", hint=ORDER)
         return read_qrels(Path(qrels))
     if isinstance(qrels, Mapping):
@@ -73,7 +74,7 @@ def as_run(run: AnyRun, name: str = ALONE) -> Run:
             raise InputError(f"run {name!r} has a column {RELEVANCE!r} and no scores", hint=ORDER)
         return Run.from_pandas(run)
     if isinstance(run, str | os.PathLike):
-        if _format(run) in ("qrels", "beir-qrels"):
+        if "qrels" in _contents(run):
             raise InputError(f"{run} holds judgements, not a run", hint=ORDER)
         return read_run(Path(run))
     if isinstance(run, Mapping):
@@ -162,9 +163,6 @@ def _kind(value: object) -> str:
     return f"of type {type(value).__name__}"
 
 
-def _format(path: str | os.PathLike[str]) -> str:
-    """The format of a file; nothing where there is none, or where it cannot be told."""
-    try:
-        return look(Path(path)) if Path(path).is_file() else ""
-    except InputError:
-        return ""
+def _contents(path: str | os.PathLike[str]) -> tuple[Content, ...]:
+    """What a file holds; nothing where there is none, or where it cannot be told."""
+    return contents_of(detect_if_possible(Path(path))) if Path(path).is_file() else ()

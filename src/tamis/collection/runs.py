@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.collection._columns import RUN, Rows, grouped, read_rows
+from tamis.collection import _columns
+from tamis.collection._columns import Rows, grouped, read_rows
 from tamis.collection.arrow_files import (
+    PARQUET_MAGIC,
     check_columns,
     read_metadata,
     read_parquet,
@@ -18,17 +20,22 @@ from tamis.collection.arrow_files import (
     write_parquet,
 )
 from tamis.collection.base import Faults
+from tamis.collection.detection import find_reader
+from tamis.collection.formats import Format, find_writer, target_format
 from tamis.collection.lines import open_bytes, writing
+from tamis.collection.loss_notes import LossNotes, refuse_white_space
+from tamis.collection.samples import FileHead, is_integer, is_number, mostly
 from tamis.durable import new_file
 from tamis.errors import InputError, LineError
 from tamis.types import Ids, Queries, Run, Spec
 from tamis.types.order import repeated
 
-KIND = {b"tamis": b"run"}
-SPEC = b"tamis.spec"
+PARQUET_KIND = {b"tamis": b"run"}
+SPEC_KEY = b"tamis.spec"
 """Where the metadata of a Parquet file says how the run was made."""
-FIELD = "query."
-"""Before the name of a query's further field, where it is a column of a Parquet file."""
+QUERY_FIELD_PREFIX, EXTRA_PREFIX = "query.", "extra."
+"""Before the names of the queries' fields and of the run's further columns in a Parquet file."""
+NO_PLACE = "left out, for TREC runs have no place for"
 
 
 def read_run(path: Path | str, faults: Faults | None = None) -> Run:
@@ -42,19 +49,18 @@ def read_run(path: Path | str, faults: Faults | None = None) -> Run:
     ['d2', 'd1']
     """
     path = Path(path)
-    with open_bytes(path) as stream:
-        parquet = stream.read(4) == b"PAR1"
-    return _read_parquet(path) if parquet else _read_trec(path, faults or Faults())
+    read = find_reader(path, lambda format: format.read_run, _read_trec)
+    return read(path, faults or Faults())
 
 
 def read_spec(path: Path | str) -> Spec | None:
     """How a run in a Parquet file was made: what was written beside it, if anything was."""
     with open_bytes(Path(path)) as stream:
-        if stream.read(4) != b"PAR1":
+        if stream.read(len(PARQUET_MAGIC)) != PARQUET_MAGIC:
             return None
     metadata = read_metadata(Path(path))
     with reading(path):
-        spec: Spec | None = json.loads(metadata[SPEC]) if SPEC in metadata else None
+        spec: Spec | None = json.loads(metadata[SPEC_KEY]) if SPEC_KEY in metadata else None
     return spec
 
 
@@ -69,24 +75,18 @@ def write_run(
 ) -> list[str]:
     """Write `trec` or `parquet`; sentences on what was left out.
 
-    Unless told, Parquet where the name ends in `.parquet`. TREC files are packed where the name
-    ends in `.gz` or `.zst`. The `spec` of what made the run is kept in Parquet for `read_spec`.
+    By default, Parquet where the name ends in `.parquet`, else TREC, packed where the name ends in
+    `.gz` or `.zst`. The `spec` of what made the run is kept in Parquet for `read_spec`.
     """
-    path = Path(path)
-    format = format or ("parquet" if path.suffix == ".parquet" else "trec")
-    if format == "parquet":
-        _write_parquet(run, path, force, spec)
-        return []
-    if format != "trec":
-        raise InputError(f"cannot write a run as {format!r}", hint="formats: trec, parquet")
-    notes = _write_trec(run, path, tag, force)
-    if spec:
-        notes.append("left out, for TREC runs have no place for it: how the run was made")
-    return notes
+    path, notes = Path(path), LossNotes()
+    format = format or target_format(path, lambda format: format.write_run, RUN)
+    write = find_writer(format, lambda format: format.write_run, "a run")
+    write(run, path, notes, force, tag=tag, spec=spec)
+    return notes.sentences()
 
 
 def _read_trec(path: Path, faults: Faults) -> Run:
-    rows = read_rows(path, RUN, faults)
+    rows = read_rows(path, _columns.RUN, faults)
     order, offsets = rows.by_query()
     with np.errstate(over="ignore"):
         doc, score = rows.doc[order], rows.value.astype(np.float32)[order]
@@ -129,7 +129,9 @@ def _listed_again(path: Path, rows: Rows, row: int) -> LineError:
     )
 
 
-def _write_trec(run: Run, path: Path, tag: str, force: bool) -> list[str]:
+def _write_trec(
+    run: Run, path: Path, notes: LossNotes, force: bool, *, tag: str, spec: Spec | None
+) -> None:
     for ids in (run.queries.ids, run.docs.select(np.unique(run.doc))):
         refuse_white_space(ids, "a TREC run")
     if tag.split() != [tag]:
@@ -140,37 +142,18 @@ def _write_trec(run: Run, path: Path, tag: str, force: bool) -> list[str]:
             rows = zip(ranking.ids, ranking.score.astype(str).tolist(), strict=True)
             lines = [f"{query} Q0 {d} {n} {s} {tag}\n" for n, (d, s) in enumerate(rows, 1)]
             out.write("".join(lines).encode())
-    notes = []
     if run.extra:
-        notes.append(f"left out, for TREC runs have no place for it: {', '.join(run.extra)}")
+        notes.add(f"{NO_PLACE} it: {', '.join(run.extra)}", "column")
     if run.queries.texts is not None:
-        notes.append("left out, for TREC runs have no place for them: the queries' texts")
-    empty = int((run.sizes() == 0).sum())
-    if empty:
-        notes.append(
-            f"left out, for TREC runs have no place for them: {empty} queries without results"
-        )
-    return notes
+        notes.add(f"{NO_PLACE} them: the queries' texts", "text")
+    notes.add(f"{NO_PLACE} them: {{}} without results", "query", int((run.sizes() == 0).sum()))
+    if spec:
+        notes.add(f"{NO_PLACE} it: how the run was made", "spec")
 
 
-def refuse_white_space(ids: Ids, where: str) -> None:
-    """Raise where an id would break a file whose columns are separated by white space."""
-    blank = np.isin(ids.data, [9, 10, 11, 12, 13, 32])
-    empty = np.flatnonzero(np.diff(ids.offsets) == 0)
-    if not blank.any() and not len(empty):
-        return
-    number = (
-        int(empty[0])
-        if len(empty)
-        else int(np.searchsorted(ids.offsets, int(np.argmax(blank)), side="right")) - 1
-    )
-    raise InputError(
-        f"id {ids[number]!r} is empty or has white space, which {where} cannot hold",
-        hint="write .parquet instead",
-    )
-
-
-def _write_parquet(run: Run, path: Path, force: bool, spec: Spec | None) -> None:
+def write_parquet_run(
+    run: Run, path: Path, notes: LossNotes, force: bool, *, tag: str, spec: Spec | None
+) -> None:
     """A row a document; a query without results has one row that names no document."""
     sizes = run.sizes()
     padded = np.maximum(sizes, 1)
@@ -182,16 +165,16 @@ def _write_parquet(run: Run, path: Path, force: bool, spec: Spec | None) -> None
     if run.queries.texts is not None:
         columns["text"] = _dictionary(query, list(run.queries.texts))
     for name, values in run.queries.fields.items():
-        columns[FIELD + name] = _dictionary(query, list(values))
+        columns[QUERY_FIELD_PREFIX + name] = _dictionary(query, list(values))
     used, doc = np.unique(run.doc, return_inverse=True)
     doc = np.append(doc, 0).astype(np.int32)[rows]
     columns["doc"] = _dictionary(doc, run.docs.take(used), absent)
     columns["score"] = pa.array(np.append(run.score, np.float32(0))[rows], mask=absent)
     for name, column in run.extra.items():
         values = pa.array(column)
-        columns["extra." + name] = values.take(pa.array(rows, mask=absent))
-    made = {} if spec is None else {SPEC: json.dumps(spec, ensure_ascii=False).encode()}
-    table = pa.table(columns).replace_schema_metadata({**KIND, **made})
+        columns[EXTRA_PREFIX + name] = values.take(pa.array(rows, mask=absent))
+    made = {} if spec is None else {SPEC_KEY: json.dumps(spec, ensure_ascii=False).encode()}
+    table = pa.table(columns).replace_schema_metadata({**PARQUET_KIND, **made})
     with new_file(path, force=force) as part:
         write_parquet(table, part)
 
@@ -204,10 +187,11 @@ def _dictionary(
     )
 
 
-def _read_parquet(path: Path) -> Run:
+def read_parquet_run(path: Path, faults: Faults) -> Run:
+    """A run of a Parquet file; it has no lines, so what is wrong is always raised."""
     table = read_parquet(path)
     hint = "a run in Parquet has the columns query, doc and score"
-    optional = [n for n in table.column_names if n == "text" or n.startswith(FIELD)]
+    optional = [n for n in table.column_names if n == "text" or n.startswith(QUERY_FIELD_PREFIX)]
     check_columns(
         table,
         path,
@@ -231,18 +215,18 @@ def _run_of(table: pa.Table) -> Run:
     firsts = pa.array(padded[:-1])
     texts = tuple(_strings(table, "text", firsts)) if "text" in table.column_names else None
     fields = {
-        name.removeprefix(FIELD): tuple(_strings(table, name, firsts))
+        name.removeprefix(QUERY_FIELD_PREFIX): tuple(_strings(table, name, firsts))
         for name in table.column_names
-        if name.startswith(FIELD)
+        if name.startswith(QUERY_FIELD_PREFIX)
     }
     table = table.filter(pa.array(present))
     doc_names, doc = _numbered(table, "doc")
     docs, doc_number = Ids.numbering(doc_names)
     score = table["score"].to_numpy().astype(np.float32)
     extra = {
-        name.removeprefix("extra."): _plain(table[name])
+        name.removeprefix(EXTRA_PREFIX): _plain(table[name])
         for name in table.column_names
-        if name.startswith("extra.")
+        if name.startswith(EXTRA_PREFIX)
     }
     return Run(Queries(ids, texts, fields), docs, offsets, doc_number[doc], score, extra)
 
@@ -265,3 +249,22 @@ def _numbered(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.int32]]
 
 def _strings(table: pa.Table, name: str, rows: pa.Array) -> list[str]:
     return [value or "" for value in table[name].take(rows).to_pylist()]
+
+
+def _is_trec(head: FileHead) -> bool:
+    return mostly(_is_trec_row(line.split()) for line in head.rows)
+
+
+def _is_trec_row(row: list[str]) -> bool:
+    return len(row) == 6 and row[1] == "Q0" and is_integer(row[3]) and is_number(row[4])
+
+
+RUN = Format(
+    name="run",
+    aliases=("trec",),
+    description="TREC run, or a run that tamis wrote as Parquet",
+    holds=("run",),
+    detect=_is_trec,
+    read_run=_read_trec,
+    write_run=_write_trec,
+)

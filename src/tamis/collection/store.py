@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 from tamis import durable, manifest
 from tamis.collection.arrow_files import read_parquet, write_parquet
 from tamis.collection.base import Collection
+from tamis.collection.formats import Format
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.errors import DamagedError, InputError
 from tamis.types import Document, Ids, Qrels, Queries
-from tamis.types._interning import Interner
+from tamis.types._string_numbers import Interner
 from tamis.types._strings import pack
 
 KIND, LAYOUT = "collection", 1
@@ -57,8 +58,8 @@ _SCHEMA = pa.schema(
 # Writing
 
 
-def write_store(collection: Collection, path: Path, force: bool = False) -> list[str]:
-    """Write a collection as a folder that opens at once; what could not be kept: nothing.
+def write_store(collection: Collection, path: Path, force: bool = False) -> None:
+    """Write a collection as a folder that opens at once and keeps everything.
 
     Documents are streamed; only their ids stay in memory. Killed at any moment, `path` is what it
     was before.
@@ -81,7 +82,6 @@ def write_store(collection: Collection, path: Path, force: bool = False) -> list
         }
         manifest.write_manifest(folder, KIND, LAYOUT, **facts)
         _write_checksums(folder, [sum_ for of_file in sums.values() for sum_ in of_file])
-    return []
 
 
 def _batches(collection: Collection) -> Iterator[list[Document]]:
@@ -361,12 +361,13 @@ class DocumentStore:
             np.searchsorted(self._rows, rows, "right") - 1, return_index=True
         )
         bounds = pairwise([*firsts.tolist(), len(rows)])
-        found: list[str] = []
+        in_row_order: list[str] = []
         for batch, (start, end) in zip(batches.tolist(), bounds, strict=True):
             column = self._batch(batch).column(name)
-            found.extend(column.take(pa.array(rows[start:end] - self._rows[batch])).to_pylist())
-        texts = [""] * len(found)
-        for place, text in zip(order.tolist(), found, strict=True):
+            places = pa.array(rows[start:end] - self._rows[batch])
+            in_row_order.extend(column.take(places).to_pylist())
+        texts = [""] * len(in_row_order)
+        for place, text in zip(order.tolist(), in_row_order, strict=True):
             texts[place] = text
         return texts
 
@@ -385,3 +386,13 @@ def _documents(batch: pa.RecordBatch) -> Iterator[Document]:
     columns = (column.to_pylist() for column in batch.columns)
     for doc_id, title, text, fields in zip(*columns, strict=True):
         yield Document(doc_id, text, title, dict(fields))
+
+
+COLLECTION = Format(
+    name=KIND,
+    aliases=("store",),
+    description="folder that tamis wrote, which opens at once",
+    holds=("collection",),
+    open_collection=lambda path, faults: open_store(path),
+    write_collection=lambda collection, path, notes, force: write_store(collection, path, force),
+)

@@ -1,179 +1,89 @@
-"""Documents and queries as records of named values: JSONL, CSV, TSV, Parquet and Arrow."""
+"""Documents and queries as records of named values: what JSONL, CSV, TSV, Parquet and Arrow share.
+
+A table format brings records and takes them; what the columns mean is the same for all.
+"""
 
 from __future__ import annotations
 
-import csv
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection as Names
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import orjson
-import pyarrow as pa
+from tamis.collection._records import Columns, Record, documents_of, queries_of
+from tamis.collection.base import Collection, Faults
+from tamis.collection.checks import collection_of_files
+from tamis.collection.formats import Format, QueryRows
+from tamis.collection.layout import files_in
+from tamis.collection.loss_notes import LossNotes
+from tamis.collection.samples import FileHead
+from tamis.errors import InputError
+from tamis.types import Document, Queries, Query
 
-from tamis import durable
-from tamis.collection._records import Columns, JsonText, Record, documents_of, queries_of
-from tamis.collection.arrow_files import (
-    ROWS,
-    ParquetWriter,
-    arrow_batches,
-    parquet_batches,
-    reading,
-)
-from tamis.collection.base import Faults
-from tamis.collection.lines import not_utf8, numbered_bytes, numbered_whole_lines, packing, writing
-from tamis.collection.notes import Notes
-from tamis.errors import InputError, LineError
-from tamis.types import Document, Query
+__all__ = ["Columns", "RecordStream", "table_format"]
 
-__all__ = ["Columns", "read_documents", "read_queries", "write_documents", "write_queries"]
-
-LONGEST_CELL = 1 << 28
-"""Characters; a longer cell of a CSV file is taken for a quote that was never closed."""
-DELIMITERS = {"csv": ",", "tsv": "\t"}
-DELIMITER_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
-DOCUMENT_NAMES = ("id", "title", "text")
-QUERY_NAMES = ("id", "text")
+DOCUMENT_COLUMNS = ("id", "title", "text")
+QUERY_COLUMNS = ("id", "text")
+LEFT_OUT = "left out, for the file holds documents alone: {}"
 
 
-def read_documents(
-    path: Path, format: str, columns: Columns, faults: Faults
-) -> Iterator[tuple[int, Document]]:
-    """The documents of a file with their lines (in Parquet and Arrow, rows from 1)."""
-    return documents_of(path, read_records(path, format, columns, faults), columns, faults)
+@dataclass(frozen=True)
+class RecordStream:
+    """Records to write, which can be gone through again and again."""
+
+    read: Callable[[LossNotes], Iterator[Record]]
+    first_columns: tuple[str, ...]
+
+    def column_names(self) -> list[str]:
+        """The columns of all records; goes through them once."""
+        names = (name for record in self.read(LossNotes()) for name in record)
+        return [*dict.fromkeys([*self.first_columns, *names])]
 
 
-def read_queries(
-    path: Path, format: str, columns: Columns, faults: Faults
-) -> Iterator[tuple[int, Query]]:
-    """The queries of a file with their lines (in Parquet and Arrow, rows from 1)."""
-    return queries_of(path, read_records(path, format, columns, faults), columns, faults)
+ReadRecords = Callable[[Path, Columns, Faults], Iterator[tuple[int, Record]]]
+"""The records of a file with their lines (in Parquet and Arrow, rows from 1)."""
+WriteRecords = Callable[[RecordStream, Path, LossNotes, bool], None]
 
 
-def read_records(
-    path: Path, format: str, columns: Columns, faults: Faults
-) -> Iterator[tuple[int, Record]]:
-    """The records of a file of one of the formats `jsonl csv tsv parquet arrow`."""
-    if format == "jsonl":
-        return read_jsonl(path, faults)
-    if format in DELIMITERS:
-        return read_csv(path, DELIMITERS[format], columns, faults)
-    return _rows_of(path, parquet_batches if format == "parquet" else arrow_batches, columns)
+def table_format(
+    name: str,
+    description: str,
+    detect: Callable[[FileHead], bool],
+    read: ReadRecords,
+    write: WriteRecords | None,
+    columns: Columns | None = None,
+) -> Format:
+    """The format of a table, of which reading and writing records is all that differs."""
+    user_columns = columns or Columns()
 
+    def open_collection(path: Path, faults: Faults) -> Collection:
+        def documents(file: Path) -> Iterator[tuple[int, Document]]:
+            return documents_of(file, read(file, user_columns, faults), user_columns, faults)
 
-def read_jsonl(path: Path, faults: Faults) -> Iterator[tuple[int, Record]]:
-    """One JSON object a line; blank lines hold nothing and are passed over."""
-    loads = orjson.loads
-    for number, raw in numbered_bytes(path):
-        try:
-            record = loads(raw)
-        except orjson.JSONDecodeError as error:
-            if not raw.isspace():
-                faults.meet(_broken(path, number, raw, error))
-            continue
-        if type(record) is dict:
-            yield number, record
-        else:
-            faults.meet(
-                LineError(path, number, "not a JSON object", hint='a line is {"id": …, "text": …}')
-            )
+        files = files_in(path) if path.is_dir() else [path]
+        return collection_of_files(path, name, files, documents, faults)
 
+    def read_queries(path: Path, faults: Faults) -> QueryRows:
+        return queries_of(path, read(path, user_columns, faults), user_columns, faults)
 
-def _broken(path: Path, number: int, raw: bytes, error: orjson.JSONDecodeError) -> LineError:
-    try:
-        raw.decode()
-    except UnicodeDecodeError as undecodable:
-        return not_utf8(path, number, undecodable)
-    return LineError(
-        path,
-        number,
-        f"broken JSON: {error.msg}, at character {error.pos + 1}",
-        hint="a line is one whole JSON object",
+    return Format(
+        name=name,
+        description=description,
+        holds=("documents", "queries"),
+        suffix=f".{name}",
+        detect=detect,
+        open_collection=open_collection,
+        read_queries=read_queries,
+        with_columns=partial(table_format, name, description, detect, read, write),
+        opens_folder_of_files=True,
+        write_collection=partial(_write_collection, write) if write else None,
+        write_queries=partial(_write_queries, write) if write else None,
     )
 
 
-def read_csv(
-    path: Path, delimiter: str, columns: Columns, faults: Faults
-) -> Iterator[tuple[int, Record]]:
-    """Rows under a header, quoted as RFC 4180 says; an empty cell is null."""
-    csv.field_size_limit(max(LONGEST_CELL, csv.field_size_limit()))
-    lines = numbered_whole_lines(path, faults)
-    rows = _rows_of_cells(path, lines, delimiter, faults)
-    _, header = next(rows, (1, []))
-    _refuse_other_delimiter(path, header, delimiter)
-    _check_header(path, header, columns)
-    for number, cells in rows:
-        if len(cells) == len(header):
-            yield number, {n: cell or None for n, cell in zip(header, cells, strict=True)}
-        else:
-            faults.meet(
-                LineError(
-                    path,
-                    number,
-                    f"{len(cells)} columns where the header has {len(header)}",
-                    hint="is a quote missing around a cell with a delimiter in it?",
-                )
-            )
-
-
-def _rows_of_cells(
-    path: Path, lines: Iterator[tuple[int, str]], delimiter: str, faults: Faults
-) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of the line they begin on; blank lines are passed over."""
-    last = 0
-
-    def counted() -> Iterator[str]:
-        nonlocal last
-        for number, line in lines:
-            last = number
-            yield line
-
-    reader = csv.reader(counted(), delimiter=delimiter, strict=True)
-    while True:
-        begin = last + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            hint = 'quote a cell that holds a quote, and double the quote: "say ""hello"""'
-            faults.meet(LineError(path, begin, f"not a row of cells: {error}", hint=hint))
-            continue
-        if cells:
-            yield begin, cells
-
-
-def _refuse_other_delimiter(path: Path, header: list[str], delimiter: str) -> None:
-    """Refuse a header of one cell that another delimiter would make several."""
-    for other, name in DELIMITER_NAMES.items():
-        if len(header) == 1 and other != delimiter and other in header[0]:
-            raise LineError(
-                path,
-                1,
-                f"{name} between the columns, not {DELIMITER_NAMES[delimiter]}: {header[0][:60]!r}",
-                hint=delimiter_hint(other),
-            )
-
-
-def delimiter_hint(delimiter: str) -> str:
-    """What to do with a table whose columns are separated by this."""
-    formats = {character: format for format, character in DELIMITERS.items()}
-    if delimiter in formats:
-        return f"say --format {formats[delimiter]}"
-    return "save it with commas (CSV) or tabs (TSV) between the columns"
-
-
-def _check_header(path: Path, header: list[str], columns: Columns) -> None:
-    if not header:
-        raise InputError(f"{path} is empty", hint="the first line names the columns")
-    for name, count in Counter(header).items():
-        if count > 1:
-            raise LineError(path, 1, f"column {name!r} occurs twice", hint="rename one of them")
-    _check_named(path, header, columns)
-
-
-def _check_named(path: Path, names: list[str], columns: Columns) -> None:
+def check_named(path: Path, names: Names[str], columns: Columns) -> None:
+    """Refuse a file without a column that the user named."""
     for name in (columns.id, columns.text, columns.title):
         if name is not None and name not in names:
             raise InputError(
@@ -181,41 +91,19 @@ def _check_named(path: Path, names: list[str], columns: Columns) -> None:
             )
 
 
-def _refuse_packed(path: Path) -> None:
-    if packed := packing(path):
-        raise InputError(
-            f"{path} is packed with {packed}", hint="unpack it: Parquet and Arrow pack themselves"
-        )
-
-
-def _rows_of(
-    path: Path, read: Callable[[Path], Iterator[pa.RecordBatch]], columns: Columns
-) -> Iterator[tuple[int, Record]]:
-    _refuse_packed(path)
-    number = 0
-    for batch in read(path):
-        if number == 0:
-            _check_named(path, batch.schema.names, columns)
-        with reading(path):
-            records = batch.to_pylist()
-        for record in records:
-            number += 1
-            yield number, record
-
-
-def document_record(document: Document, notes: Notes, id_name: str = "id") -> Record:
+def document_record(document: Document, notes: LossNotes, id_name: str = "id") -> Record:
     """A document as a record; a field that has the name of a column of its own is renamed."""
     record = {id_name: document.id, "title": document.title, "text": document.text}
     return _with_fields(record, document.fields, notes) if document.fields else record
 
 
-def query_record(query: Query, notes: Notes, id_name: str = "id") -> Record:
+def query_record(query: Query, notes: LossNotes, id_name: str = "id") -> Record:
     """A query as a record; a field that has the name of a column of its own is renamed."""
     record = {id_name: query.id, "text": query.text}
     return _with_fields(record, query.fields, notes) if query.fields else record
 
 
-def _with_fields(record: Record, fields: Mapping[str, str], notes: Notes) -> Record:
+def _with_fields(record: Record, fields: Mapping[str, str], notes: LossNotes) -> Record:
     for name in record.keys() & fields.keys():
         notes.add(f"the field {name!r} of {{}} was renamed: its name is taken", "record")
     return record | renamed(fields, record)
@@ -237,92 +125,21 @@ def renamed(fields: Mapping[str, str], taken: Iterable[str]) -> dict[str, str]:
     return {names[name]: value for name, value in fields.items()}
 
 
-def write_documents(
-    documents: Iterable[Document], path: Path, format: str, notes: Notes, force: bool = False
+def _write_collection(
+    write: WriteRecords, collection: Collection, path: Path, notes: LossNotes, force: bool
 ) -> None:
-    """Write documents as `jsonl csv tsv parquet`; CSV, TSV and Parquet go through them twice."""
+    def records(notes: LossNotes) -> Iterator[Record]:
+        return (document_record(document, notes) for document in collection.documents)
 
-    def records(notes: Notes) -> Iterator[Record]:
-        return (document_record(document, notes) for document in documents)
+    write(RecordStream(records, DOCUMENT_COLUMNS), path, notes, force)
+    notes.add(LEFT_OUT, "query", len(collection.queries))
+    notes.add(LEFT_OUT, "judgement", sum(len(qrels.doc) for qrels in collection.qrels.values()))
 
-    _write(records, DOCUMENT_NAMES, path, format, notes, force)
 
-
-def write_queries(
-    queries: Iterable[Query], path: Path, format: str, notes: Notes, force: bool = False
+def _write_queries(
+    write: WriteRecords, queries: Queries, path: Path, notes: LossNotes, force: bool
 ) -> None:
-    """Write queries as `jsonl csv tsv parquet`."""
-
-    def records(notes: Notes) -> Iterator[Record]:
+    def records(notes: LossNotes) -> Iterator[Record]:
         return (query_record(query, notes) for query in queries)
 
-    _write(records, QUERY_NAMES, path, format, notes, force)
-
-
-def _write(
-    records: Callable[[Notes], Iterator[Record]],
-    first: tuple[str, ...],
-    path: Path,
-    format: str,
-    notes: Notes,
-    force: bool,
-) -> None:
-    if format == "jsonl":
-        write_jsonl(records(notes), path, force)
-        return
-
-    def names() -> list[str]:
-        return [*dict.fromkeys([*first, *(name for row in records(Notes()) for name in row)])]
-
-    if format == "parquet":
-        _write_parquet(records(notes), names, path, force)
-    else:
-        _write_csv(records(notes), names, path, DELIMITERS[format], force)
-
-
-def write_jsonl(records: Iterable[Record], path: Path, force: bool = False) -> None:
-    """One JSON object a line."""
-    with writing(path, force) as file:
-        for record in records:
-            values = {
-                name: orjson.Fragment(value.encode()) if isinstance(value, JsonText) else value
-                for name, value in record.items()
-            }
-            file.write(orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE))
-
-
-def _write_csv(
-    records: Iterable[Record],
-    name_columns: Callable[[], list[str]],
-    path: Path,
-    delimiter: str,
-    force: bool,
-) -> None:
-    special = re.compile(f'["\r\n{delimiter}]')
-
-    def quoted(cell: str) -> str:
-        if special.search(cell) is None:
-            return cell
-        doubled = cell.replace('"', '""')
-        return f'"{doubled}"'
-
-    def row(cells: Iterable[str]) -> bytes:
-        return (delimiter.join(map(quoted, cells)) + "\n").encode()
-
-    with writing(path, force) as file:
-        names = name_columns()
-        file.write(row(names))
-        for record in records:
-            file.write(row(record.get(name, "") for name in names))
-
-
-def _write_parquet(
-    records: Iterator[Record], name_columns: Callable[[], list[str]], path: Path, force: bool
-) -> None:
-    with durable.new_file(path, force=force) as part:
-        names = name_columns()
-        schema = pa.schema([pa.field(name, pa.string()) for name in names])
-        with ParquetWriter(part, schema) as writer:
-            while rows := [*islice(records, ROWS)]:
-                cells = [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
-                writer.write(pa.record_batch(cells, schema=schema))
+    write(RecordStream(records, QUERY_COLUMNS), path, notes, force)

@@ -1,18 +1,33 @@
-"""TREC's document files: `<DOC>` elements one after another, each with a `<DOCNO>`."""
+"""TREC's files of `<DOC>` elements, alone or in a folder with topics and judgements."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tamis.collection.base import Faults
+from tamis import durable
+from tamis.collection.base import Collection, Faults, no_queries
+from tamis.collection.checks import Checks, collection_of_files
+from tamis.collection.detection import detect_format
+from tamis.collection.formats import Format
+from tamis.collection.judgements import BEIR_QRELS, QRELS, read_qrels, write_qrels
+from tamis.collection.layout import files_in, kind_of, plain_name, refuse_odd_splits
 from tamis.collection.lines import writing
-from tamis.collection.notes import Notes
+from tamis.collection.loss_notes import LossNotes
+from tamis.collection.samples import FolderSample
 from tamis.collection.sgml import PLAIN_NAME, escape, stretches, without_tags
-from tamis.errors import LineError
-from tamis.types import Document
+from tamis.collection.trec_topics import (
+    TOPICS,
+    TOPICS_XML,
+    read_topics,
+    read_topics_xml,
+    write_topics,
+)
+from tamis.errors import InputError, LineError, UnknownFormatError
+from tamis.types import Document, Qrels, Queries
 
+DOCUMENTS, TOPICS_FILE = "documents.trec", "topics.trec"
 TITLES = ("title", "headline", "hl", "head", "ttl")
 TEXTS = ("text", "leadpara", "lp", "body")
 HEADERS = ("docid", "dochdr")
@@ -93,7 +108,7 @@ def _closing_tags(body: str) -> dict[str, list[tuple[int, int]]]:
 
 
 def write_documents(
-    documents: Iterable[Document], path: Path, notes: Notes, force: bool = False
+    documents: Iterable[Document], path: Path, notes: LossNotes, force: bool = False
 ) -> None:
     """Write a file of `<DOC>` elements; fields become elements where their names can be tags."""
     with writing(path, force) as file:
@@ -101,7 +116,7 @@ def write_documents(
             file.write(_element(document, notes).encode())
 
 
-def _element(document: Document, notes: Notes) -> str:
+def _element(document: Document, notes: LossNotes) -> str:
     lines = ["<DOC>", f"<DOCNO>{escape(document.id)}</DOCNO>"]
     if document.title:
         lines.append(f"<TITLE>{escape(document.title)}</TITLE>")
@@ -112,3 +127,95 @@ def _element(document: Document, notes: Notes) -> str:
             notes.add(f"the field {name!r} of {{}} was left out: it cannot be a tag", "document")
     lines += ["<TEXT>", escape(document.text), "</TEXT>", "</DOC>", ""]
     return "\n".join(lines)
+
+
+# Folders
+
+
+def open_trec(path: Path, faults: Faults) -> Collection:
+    """A file of TREC documents, or a folder of them with topics and judgements beside them.
+
+    Of a folder, files that are none of these are passed over (disks have such: read-me files);
+    those of unknown formats are counted in `faults.left_out`.
+    """
+    files = _by_format(path, faults) if path.is_dir() else {TRECTEXT.name: [path]}
+    collection = collection_of_files(
+        path,
+        TRECTEXT.name,
+        files.get(TRECTEXT.name, []),
+        lambda file: read_documents(file, faults),
+        faults,
+    )
+    return collection.replaced(lambda: _queries(files, faults), lambda: _qrels(files, faults))
+
+
+def _by_format(folder: Path, faults: Faults) -> dict[str, list[Path]]:
+    """The files of a folder by format."""
+    files: dict[str, list[Path]] = {}
+    faults.left_out.clear()
+    for path in files_in(folder):
+        try:
+            files.setdefault(detect_format(path), []).append(path)
+        except UnknownFormatError:
+            faults.left_out[kind_of(path.name)] += 1
+    return files
+
+
+def _queries(files: Mapping[str, list[Path]], faults: Faults) -> Queries:
+    checks = Checks(faults)
+    queries = [
+        query
+        for format, read in ((TOPICS, read_topics), (TOPICS_XML, read_topics_xml))
+        for path in files.get(format.name, [])
+        for query in checks.queries(path, read(path, faults))
+    ]
+    return Queries.of(queries) if queries else no_queries()
+
+
+def _qrels(files: Mapping[str, list[Path]], faults: Faults) -> Mapping[str, Qrels]:
+    splits: dict[str, Path] = {}
+    for path in [*files.get(QRELS.name, []), *files.get(BEIR_QRELS.name, [])]:
+        split = split_of(path)
+        if split in splits:
+            raise InputError(
+                f"{splits[split]} and {path} both hold the judgements of {split!r}",
+                hint="rename one of them",
+            )
+        splits[split] = path
+    return {split: read_qrels(path, faults) for split, path in splits.items()}
+
+
+def split_of(path: Path) -> str:
+    """The split a file of judgements is for, by its name.
+
+    >>> [split_of(Path(name)) for name in ("qrels.dev.txt", "qrels-test.gz", "robust04.qrels")]
+    ['dev', 'test', 'robust04']
+    """
+    name = re.sub(r"\.(txt|tsv|qrels|qrel|trec|parquet)$", "", plain_name(path))
+    return re.sub(r"^qrels?[._-]", "", name)
+
+
+def write_trec(collection: Collection, folder: Path, notes: LossNotes, force: bool = False) -> None:
+    """Write a folder with documents.trec, topics.trec and qrels.SPLIT.txt."""
+    refuse_odd_splits(collection.qrels)
+    with durable.new_folder(folder, force=force) as part:
+        write_documents(collection.documents, part / DOCUMENTS, notes)
+        if len(collection.queries):
+            write_topics(collection.queries, part / TOPICS_FILE, notes)
+        for split, qrels in collection.qrels.items():
+            write_qrels(qrels, part / f"qrels.{split}.txt", format=QRELS.name)
+
+
+def _has_documents(folder: FolderSample) -> bool:
+    return TRECTEXT.name in folder.formats
+
+
+TRECTEXT = Format(
+    name="trectext",
+    description="file or folder of <DOC> elements, with topics and qrels beside them",
+    holds=("collection", "documents"),
+    markup=re.compile(r"<DOC(\s[^<>]*)?>", re.IGNORECASE),
+    detect_folder=_has_documents,
+    open_collection=open_trec,
+    write_collection=write_trec,
+)

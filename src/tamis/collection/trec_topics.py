@@ -10,8 +10,9 @@ from xml.sax.saxutils import escape as xml_escape
 from xml.sax.saxutils import quoteattr
 
 from tamis.collection.base import Faults
+from tamis.collection.formats import Format
 from tamis.collection.lines import open_bytes, writing
-from tamis.collection.notes import Notes
+from tamis.collection.loss_notes import LossNotes
 from tamis.collection.sgml import PLAIN_NAME, SPACE, escape, stretches, without_tags
 from tamis.errors import LineError
 from tamis.types import Query
@@ -62,14 +63,16 @@ def _without_closing(content: str, closing: str) -> str:
     return body[: -len(closing)] if body[-len(closing) :].lower() == closing else content
 
 
-def write_topics(queries: Iterable[Query], path: Path, notes: Notes, force: bool = False) -> None:
+def write_topics(
+    queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
+) -> None:
     """Write classic topics; fields become tags where their names can be."""
     with writing(path, force) as file:
         for query in queries:
             file.write(_classic(query, notes).encode())
 
 
-def _classic(query: Query, notes: Notes) -> str:
+def _classic(query: Query, notes: LossNotes) -> str:
     label = f"{LABELS['title']} " if query.text.lower().startswith(LABELS["title"].lower()) else ""
     lines = [
         "<top>",
@@ -92,7 +95,7 @@ class _Topics:
 
     def __init__(self, path: Path, faults: Faults) -> None:
         self.path, self.faults = path, faults
-        self.found: list[tuple[int, Query]] = []
+        self.queries: list[tuple[int, Query]] = []
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -160,7 +163,7 @@ class _Topics:
         main = next((by_lower[name] for name in TEXTS if name in by_lower), None)
         text = "" if main is None else parts.pop(main)
         fields = {name.removeprefix("@") or "text": value for name, value in parts.items()}
-        self.found.append((self._line, Query(number, text, fields)))
+        self.queries.append((self._line, Query(number, text, fields)))
 
 
 def read_topics_xml(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
@@ -170,11 +173,11 @@ def read_topics_xml(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
     """
     topics = _Topics(path, faults)
     topics.read()
-    yield from topics.found
+    yield from topics.queries
 
 
 def write_topics_xml(
-    queries: Iterable[Query], path: Path, notes: Notes, force: bool = False
+    queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
 ) -> None:
     """Write topics in XML; fields become elements where their names can be."""
     with writing(path, force) as file:
@@ -184,7 +187,7 @@ def write_topics_xml(
         file.write(b"</topics>\n")
 
 
-def _xml(query: Query, notes: Notes) -> str:
+def _xml(query: Query, notes: LossNotes) -> str:
     lines = [f"<topic number={quoteattr(_for_xml(query.id, notes))}>"]
     lines.append(_xml_element("title", query.text, notes))
     for name, value in query.fields.items():
@@ -195,14 +198,32 @@ def _xml(query: Query, notes: Notes) -> str:
     return "\n".join([*lines, "</topic>", ""])
 
 
-def _xml_element(name: str, value: str, notes: Notes) -> str:
+def _xml_element(name: str, value: str, notes: LossNotes) -> str:
     value = _for_xml(value, notes)
     exact = "" if value == value.strip() else ' xml:space="preserve"'
     return f"<{name}{exact}>{xml_escape(value, {chr(13): '&#13;'})}</{name}>"
 
 
-def _for_xml(value: str, notes: Notes) -> str:
+def _for_xml(value: str, notes: LossNotes) -> str:
     if _NOT_XML.search(value) is None:
         return value
     notes.add("control characters in {} were replaced by spaces: XML has none", "value")
     return _NOT_XML.sub(" ", value)
+
+
+TOPICS = Format(
+    name="topics",
+    description="TREC topics, <top> <num> <title> <desc> <narr>",
+    holds=("queries",),
+    markup=re.compile(r"<top>", re.IGNORECASE),
+    read_queries=read_topics,
+    write_queries=write_topics,
+)
+TOPICS_XML = Format(
+    name="topics-xml",
+    description="TREC topics in XML",
+    holds=("queries",),
+    markup=re.compile(r"<topics?[\s>]", re.IGNORECASE),
+    read_queries=read_topics_xml,
+    write_queries=write_topics_xml,
+)

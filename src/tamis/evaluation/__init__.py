@@ -4,7 +4,7 @@ from tamis.evaluation.agreement import Agreement, agree
 from tamis.evaluation.comparison_tables import agreement_table, agreements, comparison_table
 from tamis.evaluation.comparisons import Comparisons
 from tamis.evaluation.evaluate import Evaluation, QueryValue, evaluate, write_per_query
-from tamis.evaluation.judged import Judged, join
+from tamis.evaluation.judged_ranks import Judged, join
 from tamis.evaluation.measures import Measure, parse_measure, parse_measures
 from tamis.evaluation.significance import (
     Comparison,

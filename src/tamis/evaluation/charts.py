@@ -13,7 +13,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.evaluation.drawing import (
+from tamis.evaluation.svg import (
     BOTTOM,
     LEFT,
     RIGHT,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.evaluation.judged import Judged, join
+from tamis.evaluation.judged_ranks import Judged, join
 from tamis.evaluation.measures import (
     Measure,
     parse_by_ir_measures,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit
-from tamis.evaluation.judged import Judged
+from tamis.evaluation.judged_ranks import Judged
 
 if TYPE_CHECKING:
     from tamis.evaluation.measures import Measure

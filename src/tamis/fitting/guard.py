@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tamis.errors import InputError
-from tamis.evaluation.resampling import TINY
+from tamis.evaluation.randomisation import TINY
 from tamis.evaluation.significance import Interval, bootstrap_interval, correct, t_test
 
 Values = NDArray[np.float64]

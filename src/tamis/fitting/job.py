@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tamis.collection.base import Collection
-from tamis.collection.opening import open_collection, with_files
+from tamis.collection.readers import open_collection, with_files
 from tamis.durable import folder_exists, locked
 from tamis.errors import InputError, MissingExtraError, OutputError, require
 from tamis.fitting.candidates import retrieve, sample_texts
@@ -39,9 +39,9 @@ from tamis.fitting.workspace import (
     remove_workspace,
 )
 from tamis.manifest import read_manifest
-from tamis.models.bases import find_base
+from tamis.models.base_models import find_base
 from tamis.models.folder import open_scorer
-from tamis.models.rankers import open_ranker
+from tamis.models.model_lookup import open_ranker
 from tamis.search import Index
 from tamis.search.commit import KIND as INDEX_KIND
 from tamis.text.analysis import Analyzer

@@ -19,20 +19,20 @@ from tamis.fitting.workspace import Timing, Workspace
 from tamis.labels.examples import Examples
 from tamis.labels.gold import gold
 from tamis.labels.transfer import qa_docrank
-from tamis.models.adopting import adopt, kind_of
-from tamis.models.bases import find_base
-from tamis.models.rankers import open_ranker
-from tamis.pipeline.library import library
-from tamis.scorers.note import note_if_any, read_note, write_note
-from tamis.scorers.remembering import Remembering
+from tamis.models.base_models import find_base
+from tamis.models.model_import import adopt, kind_of
+from tamis.models.model_lookup import open_ranker
+from tamis.pipeline.document_lookup import library
+from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.model_manifest import note_if_any, read_note, write_note
 from tamis.scorers.weights import read_config
-from tamis.search.choice import chosen_source
+from tamis.search.default_source import chosen_source
 from tamis.training import checkpoints
-from tamis.training.learner import Job
 from tamis.training.loop import train
 from tamis.training.recipe import Recipe
 from tamis.training.recipes import RECIPES
 from tamis.training.samplers import counts
+from tamis.training.trainer import Job
 from tamis.types import Run
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from html import escape
 from pathlib import Path
 
 from tamis.evaluation import Evaluation, parse_measure
-from tamis.evaluation.drawing import counted, shorten, signed
 from tamis.evaluation.report import framed, notes, origin, query_texts, single_queries
 from tamis.evaluation.report_subject import Subject, fact_list, linked
 from tamis.evaluation.report_tables import p_text, summary
+from tamis.evaluation.svg import counted, shorten, signed
 from tamis.fitting.guard import BaselineComparison, BaselineTest
 from tamis.fitting.query_splits import MIN_JUDGED_TO_SPLIT, SHARES
 from tamis.fitting.report_guard import calibration_section, guard_section

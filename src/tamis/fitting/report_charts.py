@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tamis.evaluation.drawing import (
+from tamis.evaluation.svg import (
     BOTTOM,
     LEFT,
     RIGHT,

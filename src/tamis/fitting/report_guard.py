@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from tamis.evaluation.drawing import counted, signed
 from tamis.evaluation.report_subject import linked, run_name, scrolling
 from tamis.evaluation.report_tables import p_text, p_value
+from tamis.evaluation.svg import counted, signed
 from tamis.fitting.calibration import Answers, Calibration
 from tamis.fitting.guard import (
     SELECTION_LEVEL,

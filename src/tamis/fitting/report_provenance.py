@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from tamis.durable import duration
-from tamis.evaluation.drawing import counted, signed
 from tamis.evaluation.report_subject import fact_list, scrolling
+from tamis.evaluation.svg import counted, signed
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.report_charts import learning_chart
 from tamis.fitting.result import FitResult, Truncation

@@ -8,9 +8,9 @@ from html import escape
 
 from tamis.evaluation import Comparison, parse_measure
 from tamis.evaluation.charts import whisker, whisker_scale
-from tamis.evaluation.drawing import signed
 from tamis.evaluation.report_subject import scrolling
 from tamis.evaluation.report_tables import p_value, shared_limits
+from tamis.evaluation.svg import signed
 from tamis.fitting.result import FitResult, SystemResult
 
 NO_RERANKER = "retrieval alone"

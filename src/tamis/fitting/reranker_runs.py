@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError, TrainingError
 from tamis.evaluation import evaluate
-from tamis.evaluation.drawing import counted
+from tamis.evaluation.svg import counted
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
 from tamis.fitting.system import Reranker, System

@@ -25,7 +25,7 @@ from tamis.fitting.reranker_runs import seconds_per_query
 from tamis.fitting.selection import Selected, base_system, bm25_system
 from tamis.fitting.system import System
 from tamis.fitting.workspace import Timing
-from tamis.scorers.note import note_if_any
+from tamis.scorers.model_manifest import note_if_any
 from tamis.types import Ids
 
 MORE_MEASURES = ("nDCG@10", "R@10")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tamis.collection.objects import AnyQueries, as_queries
-from tamis.collection.opening import read_queries
+from tamis.collection.readers import read_queries
 from tamis.errors import InputError, UnknownKindError
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
@@ -181,6 +181,8 @@ class Sieve:
         return self._hits(as_queries(queries), top)
 
     def _hits(self, queries: Queries, top: int) -> dict[str, list[Hit]]:
+        if top < 1:
+            raise InputError(f"cannot show the top {top}", hint="ask for one at least")
         run = self.source.search(queries, top)
         probabilities = self.probabilities(run)
         passages = run.extra.get("passage")

@@ -32,7 +32,7 @@ from tamis.fitting.sieve import (
 from tamis.fitting.workspace import request_digest
 from tamis.manifest import write_manifest
 from tamis.registry import absolute, moved_spec
-from tamis.scorers.note import documents_of
+from tamis.scorers.model_manifest import documents_of
 from tamis.types import Queries, Spec
 
 

@@ -113,7 +113,9 @@ class Reranker(SystemKind):
     """A kind of system that scores the candidates of a retriever anew."""
 
     needs_folds: ClassVar[bool] = False
-    """Whether it is trained on judged queries, and so compared on others."""
+    """Whether judged queries are held out for it to be compared on."""
+    trains_on_judgements: ClassVar[bool] = True
+    """Whether its last training is on the judged queries of a fold; else one serves all folds."""
     has_embeddings: ClassVar[bool] = False
     """Whether it scores by embeddings: then it is fused with the lexical score of a hybrid, which
     has embeddings in it already."""
@@ -132,7 +134,12 @@ class Reranker(SystemKind):
 
     def is_trained(self, fold: Fold, fit: FitContext) -> bool:
         """Whether nothing is left to train for a fold."""
-        return not self.trainings
+        from tamis.fitting.model_training import is_trained, model_folder
+
+        if not self.trainings:
+            return True
+        trained = self.trainings[-1]
+        return is_trained(model_folder(fit, trained, fold if self.trains_on_judgements else None))
 
     def train_fold(self, fold: Fold, fit: FitContext) -> Path | None:
         """Train on the queries of a fold; the folder of the model, if there is one."""

@@ -13,14 +13,14 @@ from tamis.collection.beir import QUERIES, write_beir_queries
 from tamis.collection.judgements import (
     BEIR_COLUMNS,
     BEIR_HEADER,
-    QRELS,
+    QRELS_FOLDER,
     split_files,
     the_split,
     torn_line,
 )
 from tamis.collection.lines import packing
-from tamis.collection.notes import Notes, refuse_break
-from tamis.collection.opening import read_queries
+from tamis.collection.loss_notes import LossNotes, refuse_break
+from tamis.collection.readers import read_queries
 from tamis.errors import InputError, OutputError
 from tamis.types import Queries, Query
 
@@ -38,7 +38,7 @@ class JudgedFolder:
 
     def __init__(self, path: Path, ids: Iterable[str]) -> None:
         """The folder as it is; `ids` are those that will have to go in."""
-        if path.is_dir() and {file.name for file in path.iterdir()} - {QUERIES, QRELS}:
+        if path.is_dir() and {file.name for file in path.iterdir()} - {QUERIES, QRELS_FOLDER}:
             raise OutputError(f"{path} is a folder of something else", hint="choose another name")
         for name in ids:
             refuse_break(name)
@@ -46,7 +46,7 @@ class JudgedFolder:
         queries = path / QUERIES
         self.queries = read_queries(queries) if queries.exists() else Queries.of([])
         files = split_files(path)
-        self.file = the_split(path)[1] if files else path / QRELS / f"{SPLIT}.tsv"
+        self.file = the_split(path)[1] if files else path / QRELS_FOLDER / f"{SPLIT}.tsv"
         if packing(self.file) if files else None:
             raise InputError(
                 f"{self.file} is packed and cannot grow line by line", hint="unpack it"
@@ -84,7 +84,7 @@ class JudgedFolder:
             return
         self.path.mkdir(exist_ok=True)
         more = Queries.of([*self.queries, query])
-        write_beir_queries(more, self.path / QUERIES, Notes(), force=True)
+        write_beir_queries(more, self.path / QUERIES, LossNotes(), force=True)
         self.queries = more
 
     def _add(self, row: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import xxhash
 
-from tamis.collection.opening import read_queries
+from tamis.collection.readers import read_queries
 from tamis.errors import InputError, command
 from tamis.fitting.sieve import KIND as SIEVE
 from tamis.fitting.sieve import load_sieve

@@ -42,7 +42,7 @@ class Judging:
     Pairs that the folder judges already are not asked again. Open it with `open_judging`.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from tamis.collection.opening import read_queries
+    >>> from tamis.collection.readers import read_queries
     >>> from tamis.types import Query
     >>> items = [Pooled(Query("q1", "sieve"), doc_id, (1,)) for doc_id in ("d1", "d2")]
     >>> with TemporaryDirectory() as folder:

@@ -21,7 +21,7 @@ from tamis.durable import Progress
 from tamis.errors import InputError
 from tamis.labels.examples import KINDS, ROLES, SOURCES, TO_THE_END, Examples, Kind, Source
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.library import Documents, Library, library
+from tamis.pipeline.document_lookup import Documents, Library, library
 from tamis.pipeline.passage_scores import FETCHED, PassageScorer, token_spans
 from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
 from tamis.types import Document, Run, Scorer

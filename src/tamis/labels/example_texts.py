@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.labels.examples import TO_THE_END, Examples
-from tamis.pipeline.library import Library
+from tamis.pipeline.document_lookup import Library
 from tamis.text.passages import TitleRule, text_of
 from tamis.types import Document, Passage
 
@@ -23,7 +23,7 @@ def row_texts(
 ) -> tuple[list[str], list[str]]:
     """The query and the text of each of these rows.
 
-    >>> from tamis.pipeline.library import MappingLibrary
+    >>> from tamis.pipeline.document_lookup import MappingLibrary
     >>> from tamis.types import Queries, Query
     >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
     >>> one = one.with_queries(Queries.of([Query("q1", "sieve")]))
@@ -47,7 +47,7 @@ def query_texts(
 ) -> list[str]:
     """The texts of these queries; of documents only those that queries were made from are read.
 
-    >>> from tamis.pipeline.library import MappingLibrary
+    >>> from tamis.pipeline.document_lookup import MappingLibrary
     >>> from tamis.types import Queries, Query
     >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
     >>> one = one.with_queries(Queries.of([Query("q1", "sieve")]))

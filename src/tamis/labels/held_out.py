@@ -6,7 +6,7 @@ import numpy as np
 
 from tamis.labels.example_texts import query_texts
 from tamis.labels.examples import Examples
-from tamis.pipeline.library import Library
+from tamis.pipeline.document_lookup import Library
 from tamis.splits import HeldOut
 from tamis.types import Ids, Queries
 
@@ -14,7 +14,7 @@ from tamis.types import Ids, Queries
 def without_leaks(examples: Examples, held_out: HeldOut, library: Library) -> tuple[Examples, Ids]:
     """The rows of all other queries, and the queries that were left out.
 
-    >>> from tamis.pipeline.library import MappingLibrary
+    >>> from tamis.pipeline.document_lookup import MappingLibrary
     >>> from tamis.types import Document, Query
     >>> rows = [("q1", "d1", 1.0, "positive"), ("q2", "d1", 1.0, "positive")]
     >>> texts = Queries.of([Query("q1", "Drum sieve?"), Query("q2", "sift flour")])

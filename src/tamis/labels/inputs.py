@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tamis.collection.base import Collection, Faults
+from tamis.collection.detection import detect_format
 from tamis.collection.judgements import the_split
-from tamis.collection.look import look
 from tamis.collection.objects import AnyDocuments, AnyQueries, as_documents, as_queries
-from tamis.collection.opening import is_id, join_queries, open_collection, read_queries
 from tamis.collection.querylog import refuse_line_numbers
+from tamis.collection.readers import is_id, join_queries, open_collection, read_queries
 from tamis.collection.run_objects import as_qrels
 from tamis.collection.runs import read_run
 from tamis.durable import folder_exists
@@ -203,7 +203,7 @@ def _is_folder(judged: Any) -> bool:
 
 def _is_index(documents: Any) -> bool:
     if isinstance(documents, str | Path) and not is_id(documents):
-        return folder_exists(Path(documents)) and look(documents) == "index"
+        return folder_exists(Path(documents)) and detect_format(documents) == "index"
     return isinstance(documents, Index)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.evaluation.judged import join
+from tamis.evaluation.judged_ranks import join
 from tamis.labels.candidates import Candidates, Rows
 from tamis.types import Qrels, Run
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.collection.objects import AnyDocuments, AnyQueries
 from tamis.errors import InputError
 from tamis.labels import gold as _gold
@@ -21,14 +21,13 @@ from tamis.labels import teacher as _teacher
 from tamis.labels import transfer as _transfer
 from tamis.labels import weak as _weak
 from tamis.labels._groups import sample_queries
-from tamis.labels.calibrating import Calibration, calibrate
-from tamis.labels.copies import without_copies
+from tamis.labels.duplicate_negatives import without_copies
 from tamis.labels.example_files import read_examples
 from tamis.labels.examples import TEST_HASHES, Examples
 from tamis.labels.gold import Negatives
 from tamis.labels.held_out import without_leaks
 from tamis.labels.inputs import Judgements, LabelInputs, OnError, RankingName, open_inputs
-from tamis.labels.made_queries import MADE
+from tamis.labels.query_generation import MADE
 from tamis.labels.scoring_models import (
     ScoringModel,
     kept_scores,
@@ -47,10 +46,11 @@ from tamis.labels.selection import (
     source_of,
     with_facts,
 )
+from tamis.labels.teacher_threshold import Calibration, calibrate
 from tamis.labels.transfer import NegativesFrom
 from tamis.models import Ranker
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.library import library
+from tamis.pipeline.document_lookup import library
 from tamis.search import Index
 from tamis.types import Ids, Run
 

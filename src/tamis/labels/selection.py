@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.collection.store import DocumentStore
 from tamis.durable import Progress
 from tamis.errors import InputError

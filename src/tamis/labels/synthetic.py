@@ -19,7 +19,7 @@ from tamis.errors import InputError
 from tamis.labels._groups import Group, Ints, as_examples, drawn, generator, group_of
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import TO_THE_END, Examples, Role
-from tamis.labels.made_queries import (
+from tamis.labels.query_generation import (
     LEAST_LEFT,
     MADE,
     Made,
@@ -28,7 +28,7 @@ from tamis.labels.made_queries import (
     make_queries,
     read_headings,
 )
-from tamis.pipeline.library import Documents, Library, library
+from tamis.pipeline.document_lookup import Documents, Library, library
 from tamis.scorers.lexical import Lexical
 from tamis.search.sources import IndexSource
 from tamis.text.passages import PassageSpec, parse_spec, split, text_of

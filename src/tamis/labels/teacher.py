@@ -9,7 +9,7 @@ from __future__ import annotations
 from tamis.labels.candidates import Missing, candidates, same_role
 from tamis.labels.examples import Examples
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.library import Documents
+from tamis.pipeline.document_lookup import Documents
 from tamis.text.passages import PassageSpec
 from tamis.types import Run, Scorer
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.labels._groups import generator
-from tamis.labels.calibrating import Calibration
 from tamis.labels.candidates import Candidates, Missing, Rows, Texts, candidates, join_texts
 from tamis.labels.examples import ROLES, Examples
 from tamis.labels.judged_candidates import JudgedCandidates
+from tamis.labels.teacher_threshold import Calibration
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.library import Documents
+from tamis.pipeline.document_lookup import Documents
 from tamis.text.passages import PassageSpec
 from tamis.types import Ids, Qrels, Run, Scorer
 

@@ -1,13 +1,13 @@
 """Model folders: opening, adopting and exporting them, and where a base model comes from."""
 
-from tamis.models.adopting import adopt
-from tamis.models.bases import find_base, identify
+from tamis.models.base_models import find_base, identify
 from tamis.models.export_sample import Sample
-from tamis.models.exporting import Export, Tolerance, export
 from tamis.models.folder import describe_model, open_model, open_scorer
 from tamis.models.model import Model, Ranked, load_model
-from tamis.models.rankers import Ranker, open_ranker
-from tamis.scorers.note import Base, ModelNote
+from tamis.models.model_import import adopt
+from tamis.models.model_lookup import Ranker, open_ranker
+from tamis.models.onnx_export import Export, Tolerance, export
+from tamis.scorers.model_manifest import Base, ModelNote
 
 __all__ = [
     "Base",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tamis.durable import folder_exists
-from tamis.models.bases import find_base, identify
-from tamis.scorers.note import documents_of
-from tamis.search.vectors import VectorModel
+from tamis.models.base_models import find_base, identify
+from tamis.scorers.model_manifest import documents_of
+from tamis.search.embeddings import VectorModel
 
 
 def find_encoder(reference: str) -> tuple[Path, VectorModel]:

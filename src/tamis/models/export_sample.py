@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from tamis.collection.pydocs import open_pydocs
 from tamis.errors import InputError
 from tamis.evaluation import agree, evaluate
-from tamis.pipeline.library import Documents
+from tamis.pipeline.document_lookup import Documents
 from tamis.pipeline.rerank import rerank
 from tamis.search import Index
 from tamis.types import Qrels, Run, Scorer
 
 QUESTIONS, DEPTH = 30, 30
 """How many questions of `tamis:pydocs`, and how many documents of each, are scored."""
+TOP = 10
+"""How many of a query's first documents an export in 8-bit integers is judged by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,20 +61,20 @@ class Scored:
     speed: float
     """Documents a second of the processors' time, which other work hardly changes."""
 
-    def taus(self, other: Scored) -> NDArray[np.float64]:
-        """Kendall's tau of every query, where there are two documents at least."""
-        found = agree(self.run, other.run).tau
-        return found[~np.isnan(found)]
+    def overlap(self, other: Scored) -> float | None:
+        """The mean overlap of both top tens, over queries with more candidates, if any."""
+        more = other.run.sizes() > TOP
+        return float(agree(self.run, other.run, TOP).overlap[more].mean()) if more.any() else None
 
 
-def check_sample(sample: Sample) -> Sample:
-    """The sample, if it says anything about a ranking."""
+def check_sample(sample: Sample, ranked: bool) -> Sample:
+    """The sample, if it can be scored and, where it is to be `ranked`, has a top 10 to compare."""
     if sample.run.queries.texts is None:
         raise InputError("the queries of the run have no texts", hint="run.with_queries(queries)")
-    if not (sample.run.sizes() > 1).any():
+    if ranked and not (sample.run.sizes() > TOP).any():
         raise InputError(
-            "no query of the run has two documents, so there is no ranking to compare",
-            hint="give a run with more candidates",
+            f"no query of the run has more than {TOP} documents: there is no top {TOP} to compare",
+            hint="give a run with more candidates, or leave 8-bit integers out: --no-int8",
         )
     return sample
 

@@ -13,7 +13,7 @@ from tamis.manifest import NAME, read_manifest
 from tamis.scorers._onnx import FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.note import ModelNote, read_note
+from tamis.scorers.model_manifest import ModelNote, read_note
 from tamis.scorers.origin import Origin
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.weight_digests import verify_weights
@@ -192,10 +192,12 @@ def _exports_in_words(exports: Mapping[str, Any]) -> list[tuple[str, str]]:
         found = exports.get(backend)
         if found is None:
             continue
-        words = f"tau {found['tau']:.4f} (least {found['least_tau']:.4f}), "
-        words += f"scores differ by {found['difference']:.2g} at most"
+        words = f"scores differ by {found['difference']:.2g} at most"
+        if "overlap" in found:
+            words += f", overlap of the top 10 {found['overlap']:.3f}"
         if "before" in found:
             change = found["after"] - found["before"]
             words += f", {measured.get('measure')} {found['before']:.4f} ({change:+.4f})"
-        told.append((backend, f"{words}; on {measured.get('on')} ({found['recipe']})"))
+        words += f"; on {measured.get('on')}, {measured.get('queries')} queries"
+        told.append((backend, f"{words}; {found.get('processor')}"))
     return told

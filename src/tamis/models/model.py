@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.manifest import read_manifest
-from tamis.models.rankers import ALIGNMENT, LEXICAL, find_model, open_found
+from tamis.models.model_lookup import ALIGNMENT, LEXICAL, find_model, open_found
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.types import Pairs, Scorer
 from tamis.types.pipeline import Scale

@@ -9,20 +9,20 @@ from typing import Any, TypeVar, cast, get_args
 
 from tamis.durable import folder_exists
 from tamis.errors import InputError
-from tamis.models.bases import find_base
+from tamis.models.base_models import find_base
+from tamis.pipeline.document_lookup import Documents
 from tamis.pipeline.documents import all_documents, documents_spec
-from tamis.pipeline.library import Documents
 from tamis.registry import Opening, Types, absolute, check_choice, check_keys
 from tamis.scorers._onnx import Backend
 from tamis.scorers.alignment import Alignment
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.note import Pooling
+from tamis.scorers.model_manifest import Pooling
 from tamis.scorers.origin import files_read
 from tamis.scorers.target_words import Family, Score, TargetWords
-from tamis.scorers.vectors import read_vectors
 from tamis.scorers.weight_digests import has_digest, sha256_of
 from tamis.scorers.word_counts import WordCounts
+from tamis.scorers.word_vectors import read_vectors
 from tamis.types import Scorer, Spec
 from tamis.types.pipeline import SPEC_VERSION, Scale
 

@@ -8,9 +8,9 @@ from typing import get_args
 
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, OnError
-from tamis.collection.opening import open_collection
+from tamis.collection.readers import open_collection
 from tamis.collection.store import DocumentStore
-from tamis.pipeline.library import Documents
+from tamis.pipeline.document_lookup import Documents
 from tamis.registry import Opening, absolute, check_choice, check_keys, spec_of
 from tamis.search import Index
 from tamis.search.index_spec import index_spec, open_index

@@ -8,7 +8,7 @@ import numpy as np
 
 from tamis.errors import InputError
 from tamis.pipeline.fuse import scores_in
-from tamis.pipeline.placing import below, interpolated
+from tamis.pipeline.score_merge import below, interpolated
 from tamis.registry import NUMBER, Opening, check_keys
 from tamis.types import Run, Spec, Stage
 from tamis.types.pipeline import SPEC_VERSION

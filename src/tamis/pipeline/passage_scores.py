@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.library import Library
+from tamis.pipeline.document_lookup import Library
 from tamis.text.passages import PassageSpec, Tokens, split, text_of
 from tamis.text.sentences import Span
 from tamis.types import Document, Pairs, Run, Scorer, Scores

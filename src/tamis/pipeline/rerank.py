@@ -31,12 +31,12 @@ from tamis.pipeline.aggregate import (
 )
 from tamis.pipeline.bert3s import ThreeSentences, parse_three_sentences
 from tamis.pipeline.cache import ScoreCache
+from tamis.pipeline.document_lookup import Documents, Library, library
 from tamis.pipeline.documents import documents_spec
-from tamis.pipeline.library import Documents, Library, library
+from tamis.pipeline.embedding_scores import Probed, StoredScores, probed, stored_scores
 from tamis.pipeline.passage_scores import PassageScorer, PassageScores
-from tamis.pipeline.placing import below, interpolated
-from tamis.pipeline.reranked import Found, Reranked
-from tamis.pipeline.stored_scores import Probed, StoredScores, probed, stored_scores
+from tamis.pipeline.rerank_report import Found, Reranked
+from tamis.pipeline.score_merge import below, interpolated
 from tamis.registry import NUMBER, Opening, Types, check_choice, check_keys, spec_of
 from tamis.text.passages import PassageSpec, parse_spec
 from tamis.types import Run, Scorer, Spec, Stage

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tamis.errors import InputError, require
 from tamis.scorers._bert_in_place import room_for, run_in_place
 from tamis.scorers._dropout import NONE, Dropout
-from tamis.scorers.batching import groups
+from tamis.scorers.batches import groups
 from tamis.scorers.weights import Loaded, Tensor, take
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")

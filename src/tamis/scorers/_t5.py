@@ -17,7 +17,7 @@ import numpy as np
 from tamis.errors import require
 from tamis.scorers._bert import activation, attend, folded_mean, rows, split
 from tamis.scorers._dropout import NONE, Dropout
-from tamis.scorers.batching import Rows, groups
+from tamis.scorers.batches import Rows, groups
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weights import Loaded, Tensor, take
 

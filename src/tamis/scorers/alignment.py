@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tamis.errors import InputError
 from tamis.registry import HasSpec, python_spec
 from tamis.scorers._nearest import LANES, nearest_sums
-from tamis.scorers.bags import (
+from tamis.scorers.bag_of_words import (
     MOST_WORDS,
     Bags,
     Ints,
@@ -23,8 +23,8 @@ from tamis.scorers.bags import (
     read_bags,
     text_blocks,
 )
-from tamis.scorers.vectors import Matrix, WordVectors
 from tamis.scorers.word_counts import WordCounts
+from tamis.scorers.word_vectors import Matrix, WordVectors
 from tamis.text.analysis import analyzer
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tamis.errors import InputError, command, require
 from tamis.scorers._bert import Bert, build
 from tamis.scorers._onnx import Backend, OnnxTexts, Session
-from tamis.scorers.batching import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
-from tamis.scorers.modules import check_modules, pooling_folder
-from tamis.scorers.note import ModelNote, Pooling, note_if_any
+from tamis.scorers.batches import BUDGET, CHUNK, Numbers, Rows, chunks, in_batches
+from tamis.scorers.model_manifest import ModelNote, Pooling, note_if_any
 from tamis.scorers.origin import Origin, model_spec
+from tamis.scorers.sbert_layout import check_modules, pooling_folder
 from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, json_of, length_said
 from tamis.scorers.weights import Tensor, load, open_tokens, read_config
 from tamis.types import Pairs, Scores, Spec

@@ -14,8 +14,8 @@ from tamis.errors import InputError, require
 from tamis.scorers._bert import Bert, build
 from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers._onnx import Backend, OnnxPairs, Session
-from tamis.scorers.batching import BUDGET, Numbers, Rows, chunks, in_batches, probability
-from tamis.scorers.note import note_if_any
+from tamis.scorers.batches import BUDGET, Numbers, Rows, chunks, in_batches, probability
+from tamis.scorers.model_manifest import note_if_any
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.tokens import Layout, TokenIds, Tokens, length_said, share
 from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config, take

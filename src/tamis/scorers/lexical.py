@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tamis._jit import jit
 from tamis.registry import Opening, check_keys
-from tamis.scorers.bags import (
+from tamis.scorers.bag_of_words import (
     MOST_WORDS,
     Bags,
     Block,
@@ -24,8 +24,8 @@ from tamis.search.index import Index
 from tamis.search.index_spec import index_spec, open_index, open_ranking
 from tamis.search.lengths import length_byte
 from tamis.search.rankings import BM25, Doubles, Floats, Ranking
-from tamis.search.searching import UNITS, sums_of
-from tamis.search.tables import PairScores
+from tamis.search.score_tables import PairScores
+from tamis.search.term_search import UNITS, sums_of
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import SPEC_VERSION, Scale
 

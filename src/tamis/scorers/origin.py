@@ -10,7 +10,7 @@ from typing import Any
 
 from tamis.registry import absolute, python_spec
 from tamis.scorers._onnx import FILES, Backend
-from tamis.scorers.note import Kind, note_if_any
+from tamis.scorers.model_manifest import Kind, note_if_any
 from tamis.scorers.weight_digests import Digests, digest_of
 from tamis.scorers.weights import weight_files
 from tamis.types import Spec

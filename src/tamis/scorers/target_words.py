@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tamis.errors import InputError, require
 from tamis.scorers import _t5
 from tamis.scorers._onnx import Backend, OnnxWriter, Session
-from tamis.scorers.batching import (
+from tamis.scorers.batches import (
     BUDGET,
     Numbers,
     Rows,
@@ -28,12 +28,12 @@ from tamis.scorers.batching import (
     in_batches,
     probability,
 )
-from tamis.scorers.note import note_if_any
+from tamis.scorers.model_manifest import note_if_any
 from tamis.scorers.origin import Origin, model_spec
+from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import TokenIds, Tokens
 from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config
-from tamis.scorers.words import word_ids
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
@@ -113,7 +113,7 @@ class TargetWords:
         return cls(
             writer_of(loaded, kind, length)
             if backend == "torch"
-            else exported_writer(path, backend, length),
+            else OnnxWriter(Session.open(path, backend, "target-words")),
             loaded.tokens,
             Template(with_mask(text, loaded) if kind == "masked" else text),
             word_ids(loaded.tokens, asked),
@@ -215,17 +215,6 @@ def writer_of(loaded: Loaded, family: Family, length: int) -> Writer:
     return FromTransformers.open(loaded, family)
 
 
-def exported_writer(folder: Path, backend: Backend, length: int) -> OnnxWriter:
-    """The export of a language model, if it takes texts of this length."""
-    session = Session.open(folder, backend, "target-words")
-    if length > session.longest:
-        raise InputError(
-            f"cannot cut texts at {length} tokens",
-            hint=f"the export of {folder} takes {session.longest} at most",
-        )
-    return OnnxWriter(session)
-
-
 def with_mask(template: str, loaded: Loaded) -> str:
     """The template with the mask at its end, where it has none."""
     mask = mask_of(loaded)
@@ -243,7 +232,7 @@ def mask_of(loaded: Loaded) -> str:
 
 
 @contextmanager
-def _without_words() -> Iterator[None]:
+def quiet_transformers() -> Iterator[None]:
     """What transformers prints while it loads is for its own users."""
     logging = require("transformers.utils.logging")
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -274,7 +263,7 @@ class FromTransformers:
             "causal": transformers.AutoModelForCausalLM,
             "masked": transformers.AutoModelForMaskedLM,
         }
-        with _without_words():
+        with quiet_transformers():
             model, told = kinds[family].from_pretrained(
                 loaded.folder, local_files_only=True, dtype=require("torch").float32,
                 output_loading_info=True,

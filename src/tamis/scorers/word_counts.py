@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tamis.collection.arrow_files import check_columns, read_parquet, reading, write_parquet
 from tamis.durable import new_file
 from tamis.errors import InputError
-from tamis.scorers.bags import Ints, pieces, read_bags
+from tamis.scorers.bag_of_words import Ints, pieces, read_bags
 from tamis.search.build import searched_text
 from tamis.text.analysis import analyzer
 from tamis.types import Document, Ids

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from tamis.collection.base import Collection, Streamed
 from tamis.collection.store import DocumentStore, write_store
-from tamis.search.counting import (
+from tamis.search.files import ArraysWriter, joined
+from tamis.search.term_counts import (
     COMMON,
     PAIRS,
     Codes,
@@ -39,7 +40,6 @@ from tamis.search.counting import (
     place_postings,
     renumber,
 )
-from tamis.search.files import ArraysWriter, joined
 from tamis.text.analysis import Analyzer
 from tamis.types import Document, Ids
 

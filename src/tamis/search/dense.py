@@ -17,9 +17,9 @@ from tamis.cores import usable_cores
 from tamis.errors import InputError, command
 from tamis.registry import Opening, check_keys, spec_of
 from tamis.search.dense_search import Hits, search_vectors
+from tamis.search.embeddings import Rows, VectorModel, encode_counting, probe, same_encoder
 from tamis.search.index_spec import index_spec, open_encoder, open_index
 from tamis.search.snapshot import Snapshot
-from tamis.search.vectors import Rows, VectorModel, encode_counting, probe, same_encoder
 from tamis.types import Encoder, Queries, Run, Source, Spec
 from tamis.types.pipeline import SPEC_VERSION
 

@@ -18,10 +18,7 @@ import numpy as np
 from tamis import durable
 from tamis.errors import InputError
 from tamis.search.commit import WORK, Commit
-from tamis.search.dense_work import Columns, Work
-from tamis.search.segments import Segment
-from tamis.search.snapshot import Snapshot, opened
-from tamis.search.vectors import (
+from tamis.search.embeddings import (
     Rows,
     VectorModel,
     Vectors,
@@ -33,6 +30,9 @@ from tamis.search.vectors import (
     same_encoder,
     write_vectors,
 )
+from tamis.search.encode_journal import Columns, Work
+from tamis.search.segments import Segment
+from tamis.search.snapshot import Snapshot, opened
 from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
 from tamis.types import Document, Encoder
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit
-from tamis.search.counting import Ints, Longs
+from tamis.search.term_counts import Ints, Longs
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.search.counting import Ints, Longs
 from tamis.search.dense_kernels import DenseQueries, DenseRows, Floats, Kept, scan, settle
+from tamis.search.embeddings import STEPS, Rows, Vectors
 from tamis.search.files import frozen, joined
 from tamis.search.snapshot import Snapshot
-from tamis.search.vectors import STEPS, Rows, Vectors
+from tamis.search.term_counts import Ints, Longs
 from tamis.types.order import sort_keys
 
 BATCH = 64

@@ -18,8 +18,6 @@ from tamis import durable, manifest
 from tamis.collection.objects import AnyDocuments, stream_documents
 from tamis.errors import InputError, TamisError
 from tamis.search.build import BASE_MEMORY
-from tamis.search.changes import append, without
-from tamis.search.choice import chosen_source
 from tamis.search.commit import (
     KIND,
     LAYOUT,
@@ -31,6 +29,7 @@ from tamis.search.commit import (
     remove_unnamed,
     write_commit,
 )
+from tamis.search.default_source import chosen_source
 from tamis.search.dense import DenseSource, check_complete, check_encoder
 from tamis.search.dense_encode import (
     carry_vectors,
@@ -39,10 +38,11 @@ from tamis.search.dense_encode import (
     remove_work,
     without_vectors,
 )
+from tamis.search.embeddings import VectorModel
 from tamis.search.rankings import BM25, QueryLikelihood
+from tamis.search.segment_writer import append, without
 from tamis.search.snapshot import Snapshot
 from tamis.search.sources import IndexSource
-from tamis.search.vectors import VectorModel
 from tamis.text.analysis import Analyzer, analyzer
 from tamis.text.passages import Tokens
 from tamis.types import Document, Encoder, Ids, Queries, Query, Top

@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit
-from tamis.search.counting import WINDOW, Ints, Longs
-from tamis.search.harvest import (
+from tamis.search.score_tables import Batch, PairScores, Sums, Workspace, prepare, workspace
+from tamis.search.segments import Postings
+from tamis.search.term_counts import WINDOW, Ints, Longs
+from tamis.search.topk import Number, keep_best, sort_descending
+from tamis.search.window_topk import (
     finish,
     harvest_all,
     harvest_looking_up,
@@ -22,9 +25,6 @@ from tamis.search.harvest import (
     settle,
     threshold_of,
 )
-from tamis.search.segments import Postings
-from tamis.search.select import Number, keep_best, sort_descending
-from tamis.search.tables import Batch, PairScores, Sums, Workspace, prepare, workspace
 
 SPARSE = 5000
 """With fewer postings in a window these are walked again instead of scanning all sums."""

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.search.counting import Ints, Longs
 from tamis.search.lengths import byte_lengths
-from tamis.search.tables import PairScores
+from tamis.search.score_tables import PairScores
+from tamis.search.term_counts import Ints, Longs
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

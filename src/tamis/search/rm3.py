@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tamis._jit import jit
 from tamis.errors import InputError
-from tamis.search.counting import Ints, Longs
 from tamis.search.rankings import Doubles, Floats
-from tamis.search.searching import TermQueries
 from tamis.search.snapshot import Snapshot
+from tamis.search.term_counts import Ints, Longs
+from tamis.search.term_search import TermQueries
 
 COMMON_SHARE = np.float32(0.1)
 """Terms in more than this share of the documents are no feedback."""

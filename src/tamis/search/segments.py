@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.collection.store import DocumentStore, verify_store
-from tamis.search.counting import Codes, Ints, Longs
 from tamis.search.files import ArraysReader, frozen
+from tamis.search.term_counts import Codes, Ints, Longs
 from tamis.types import Ids
 
 

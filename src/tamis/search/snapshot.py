@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from tamis.errors import DamagedError
 from tamis.search.commit import Commit, SegmentEntry
-from tamis.search.counting import Ints, Longs
+from tamis.search.embeddings import Vectors, open_vectors
 from tamis.search.files import joined
 from tamis.search.rankings import Ranking, Statistics
+from tamis.search.score_tables import PairScores
 from tamis.search.segments import Postings, Segment
-from tamis.search.tables import PairScores
-from tamis.search.vectors import Vectors, open_vectors
+from tamis.search.term_counts import Ints, Longs
 from tamis.types import Document, Ids
 
 REMEMBERED_RANKINGS = 64

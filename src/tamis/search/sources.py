@@ -12,14 +12,14 @@ import numpy as np
 from tamis.cores import usable_cores
 from tamis.errors import InputError
 from tamis.registry import NUMBER, Opening, check_keys
-from tamis.search.counting import Ints, Longs
 from tamis.search.index_spec import index_spec, open_index, open_ranking
 from tamis.search.lengths import length_byte
 from tamis.search.rankings import Floats, Ranking
 from tamis.search.rm3 import RM3, expand
-from tamis.search.searching import TermQueries, as_run, search_terms, term_queries
+from tamis.search.score_tables import fill_table
 from tamis.search.snapshot import Snapshot
-from tamis.search.tables import fill_table
+from tamis.search.term_counts import Ints, Longs
+from tamis.search.term_search import TermQueries, as_run, search_terms, term_queries
 from tamis.types import Queries, Run, Source, Spec
 from tamis.types.pipeline import SPEC_VERSION
 

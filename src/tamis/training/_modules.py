@@ -18,18 +18,18 @@ import torch
 from torch import nn
 
 from tamis.errors import require
-from tamis.models.adopting import adopt, tell_others
+from tamis.models.model_import import adopt, tell_others
 from tamis.scorers import _bert, _t5
 from tamis.scorers._dropout import NONE, Dropout, generator_of
 from tamis.scorers.bi_encoder import BiEncoder, TorchTexts, pooled
 from tamis.scorers.cross_encoder import CrossEncoder, TorchPairs, head_of
-from tamis.scorers.note import note_if_any, write_note
-from tamis.scorers.remembering import Remembering
+from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.model_manifest import note_if_any, write_note
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import Encoded, share
 from tamis.scorers.weights import Loaded, Weights
-from tamis.training._starts import Ready
+from tamis.training._init_weights import Ready
 from tamis.training.trainable import Tokenised
 from tamis.types import Scorer
 from tamis.types.pipeline import Scale

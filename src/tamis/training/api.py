@@ -16,15 +16,15 @@ from tamis.errors import InputError, OutputError
 from tamis.labels.examples import Examples, join_examples
 from tamis.labels.inputs import LabelInputs, OnError, open_inputs
 from tamis.labels.selection import log_held_out
-from tamis.pipeline.library import Library, library
+from tamis.pipeline.document_lookup import Library, library
 from tamis.search import Index
 from tamis.splits import HeldOut
 from tamis.training import loop
-from tamis.training.finishing import Trained
-from tamis.training.learner import Job
+from tamis.training.model_writer import Trained
 from tamis.training.recipe import Recipe
 from tamis.training.settings import as_texts
 from tamis.training.stages import TrainingStage, recipes_of, stages_of, with_held_out
+from tamis.training.trainer import Job
 from tamis.training.training_data import (
     AnyExamples,
     as_examples,

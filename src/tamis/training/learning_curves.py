@@ -21,14 +21,14 @@ from tamis.durable import duration, new_file
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
 from tamis.labels.examples import Examples, digest
-from tamis.models.bases import find_base, sha256
+from tamis.models.base_models import find_base, sha256
 from tamis.models.folder import open_scorer
-from tamis.pipeline.library import Documents, library
+from tamis.pipeline.document_lookup import Documents, library
 from tamis.pipeline.rerank import rerank
-from tamis.scorers.note import note_if_any
+from tamis.scorers.model_manifest import note_if_any
 from tamis.training.checkpoints import work_folder
 from tamis.training.loop import Job, train
-from tamis.training.pictures import Curve, learning_curves
+from tamis.training.plots import Curve, learning_curves
 from tamis.training.recipe import Recipe
 from tamis.training.validation import Validation, hold_out
 from tamis.types import Ids, Qrels, Run

@@ -15,9 +15,9 @@ from tamis.durable import Progress, folder_exists
 from tamis.errors import OutputError
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
-from tamis.training.finishing import Trained, finish, finished
-from tamis.training.learner import Job, Learner
-from tamis.training.pace import Pace
+from tamis.training.model_writer import Trained, finish, finished
+from tamis.training.time_estimate import Pace
+from tamis.training.trainer import Job, Learner
 
 __all__ = ["Job", "Trained", "train"]
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
-from tamis.models.bases import find_base
+from tamis.models.base_models import find_base
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.note import KINDS, Kind, ModelNote, documents_of
-from tamis.scorers.remembering import Remembering
+from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.model_manifest import KINDS, Kind, ModelNote, documents_of
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weights import Tensor, load
-from tamis.training._starts import Start, start_pairs, start_texts, start_words
-from tamis.training._step import accumulate
+from tamis.training._gradient import accumulate
+from tamis.training._init_weights import Start, start_pairs, start_texts, start_words
 from tamis.types import Scorer
 from tamis.types.pipeline import Scale
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tamis.collection.notes import counted
+from tamis.collection.loss_notes import counted
 from tamis.errors import InputError
 from tamis.labels.example_files import read_examples
 from tamis.labels.examples import TEST_HASHES, Examples
 from tamis.labels.held_out import without_leaks
 from tamis.labels.inputs import LabelInputs
-from tamis.models.bases import sha256
-from tamis.pipeline.library import Library
+from tamis.models.base_models import sha256
+from tamis.pipeline.document_lookup import Library
 from tamis.splits import HeldOut
 from tamis.types import Ids, Queries
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.types._interning import Table, number_strings
+from tamis.types._string_numbers import Table, number_strings
 from tamis.types._strings import Bytes, Positions, gather, pack, positions
 
 

@@ -7,8 +7,9 @@ collected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 from tamis.collection.base import Collection, Streamed
 from tamis.collection.pydocs.documents import documents as read_documents
@@ -42,13 +43,22 @@ class PyDocs(Collection):
         """The share of questions with no word of the names or first lines of their answers."""
         return lexical_gap(self.questions.kept, self.read)
 
+    def facts(self) -> Mapping[str, Any]:
+        """How hard the questions are, and how many had to be dropped."""
+        return {
+            "questions": {
+                "no word shared with answers' names or first lines": f"{self.gap():.0%}",
+                "dropped, for this Python lacks their answers": self.questions.dropped,
+            }
+        }
+
     def _stream(self) -> Iterator[Document]:
         return (Document(id, text, title) for id, title, text in self.read)
 
     def _all_queries(self) -> Queries:
-        asked = [Query(question.id, question.text) for question in self.questions.kept]
+        questions = [Query(question.id, question.text) for question in self.questions.kept]
         log = [Query(f"log-{n:03}", text) for n, text in enumerate(load_log(), 1)]
-        return Queries.of([*asked, *log])
+        return Queries.of([*questions, *log])
 
     def _judgements(self) -> dict[str, Qrels]:
         return {

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from tamis.errors import InputError
-from tamis.evaluation.drawing import signed
+from tamis.evaluation.svg import signed
 from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
 from tamis.fitting.plan import Budget, Step
 from tamis.fitting.query_splits import sample
 from tamis.fitting.system import Retriever
-from tamis.search.choice import chosen_source
+from tamis.search.default_source import chosen_source
 from tamis.search.tune import tune
 from tamis.types import Spec
 

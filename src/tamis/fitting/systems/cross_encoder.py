@@ -13,10 +13,8 @@ from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
 from tamis.fitting.model_training import (
     NEGATIVES_DEPTH,
-    is_trained,
     judged_examples,
     log_run,
-    model_folder,
     train_model,
 )
 from tamis.fitting.plan import (
@@ -49,6 +47,7 @@ class PseudoLabelled(Reranker):
 
     key, name = "pseudo_labelled", "pseudo-labelled"
     description = "train a cross-encoder on BM25 pseudo-labels"
+    trains_on_judgements: ClassVar[bool] = False
     trainings = (key,)
 
     def is_possible(self, data: DataSizes) -> bool:
@@ -63,10 +62,6 @@ class PseudoLabelled(Reranker):
         text = TRAINING_COST * budget.pair_seconds
         cost = TrainingCost(text, scoring_seconds(budget), MIN_TEXTS)
         budget.add_training(self.key, self.name, self.description, cost)
-
-    def is_trained(self, fold: Fold, fit: FitContext) -> bool:
-        """See `Reranker.is_trained`."""
-        return is_trained(model_folder(fit, self.key))
 
     def train_fold(self, fold: Fold, fit: FitContext) -> Path:
         """See `Reranker.train_fold`: one model serves all folds."""
@@ -98,10 +93,6 @@ class CrossEncoderKind(Reranker):
         if budget.add_training(self.key, self.name, self.description, cost):
             before = PseudoLabelled()
             budget.add(Step(before.key, before.name, "the same before judgements", scoring))
-
-    def is_trained(self, fold: Fold, fit: FitContext) -> bool:
-        """See `Reranker.is_trained`."""
-        return is_trained(model_folder(fit, self.key, fold))
 
     def train_fold(self, fold: Fold, fit: FitContext) -> Path:
         """See `Reranker.train_fold`."""

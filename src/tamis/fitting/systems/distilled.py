@@ -10,8 +10,6 @@ from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
 from tamis.fitting.model_training import (
     FINE_TUNING,
-    is_trained,
-    model_folder,
     scored_examples,
     train_model,
 )
@@ -30,6 +28,7 @@ class Distilled(Reranker):
     description = "train the base model on the scores of a teacher"
     needs_folds: ClassVar[bool] = True
     has_embeddings: ClassVar[bool] = True
+    trains_on_judgements: ClassVar[bool] = False
     trainings = (key,)
 
     def is_possible(self, data: DataSizes) -> bool:
@@ -52,10 +51,6 @@ class Distilled(Reranker):
         scoring = (budget.selection_queries + budget.test_queries) * per_query
         cost = TrainingCost(text + data.teacher_seconds, scoring, MIN_TEXTS, share=SHARE_OF_TIME)
         budget.add_training(self.key, self.name, self.description, cost)
-
-    def is_trained(self, fold: Fold, fit: FitContext) -> bool:
-        """See `Reranker.is_trained`."""
-        return is_trained(model_folder(fit, self.key))
 
     def train_fold(self, fold: Fold, fit: FitContext) -> Path:
         """See `Reranker.train_fold`: one model serves all folds."""

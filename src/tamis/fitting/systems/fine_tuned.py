@@ -12,9 +12,7 @@ from tamis.fitting.folds import Fold
 from tamis.fitting.learning_curve import plan_learning_curve
 from tamis.fitting.model_training import (
     FINE_TUNING,
-    is_trained,
     judged_examples,
-    model_folder,
     train_model,
 )
 from tamis.fitting.plan import (
@@ -80,10 +78,6 @@ class FineTuned(Reranker):
         new = max(0, data.judged - budget.selection_queries) / max(1, data.judged)
         listed = min(QUERY_ENCODER.list_size or 0, data.depth)
         return seconds + new * listed * data.passages * budget.pace
-
-    def is_trained(self, fold: Fold, fit: FitContext) -> bool:
-        """See `Reranker.is_trained`."""
-        return is_trained(model_folder(fit, self.key, fold))
 
     def train_fold(self, fold: Fold, fit: FitContext) -> Path:
         """See `Reranker.train_fold`."""

@@ -14,7 +14,7 @@ from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
 from tamis.models.folder import open_scorer
 from tamis.pipeline.hybrid import WORDS, words_and_vectors
-from tamis.search.choice import chosen_source
+from tamis.search.default_source import chosen_source
 from tamis.types import Encoder, Spec
 
 SIGNIFICANCE_LEVEL = 0.05

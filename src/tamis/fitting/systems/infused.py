@@ -9,9 +9,7 @@ from typing import ClassVar
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
 from tamis.fitting.model_training import (
-    is_trained,
     judged_examples,
-    model_folder,
     scored_examples,
     train_model,
 )
@@ -19,7 +17,7 @@ from tamis.fitting.plan import TRAINING_COST, Budget, DataSizes, TrainingCost
 from tamis.fitting.system import Reranker
 from tamis.fitting.systems.cross_encoder import scoring_seconds
 from tamis.labels.weak import weak
-from tamis.models.rankers import ALIGNMENT
+from tamis.models.model_lookup import ALIGNMENT
 
 MIN_TEXTS = 3_000
 ALIGNED = "aligned"
@@ -45,10 +43,6 @@ class Infused(Reranker):
         text = TRAINING_COST * budget.pair_seconds * (2 + budget.folds)
         cost = TrainingCost(text, scoring_seconds(budget), MIN_TEXTS)
         budget.add_training(self.key, self.name, self.description, cost)
-
-    def is_trained(self, fold: Fold, fit: FitContext) -> bool:
-        """See `Reranker.is_trained`."""
-        return is_trained(model_folder(fit, self.key, fold))
 
     def train_fold(self, fold: Fold, fit: FitContext) -> Path:
         """See `Reranker.train_fold`."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
-from tamis.fitting.model_training import interpolate_weights, is_trained, model_folder
+from tamis.fitting.model_training import interpolate_weights, model_folder
 from tamis.fitting.plan import Budget, Plan
 from tamis.fitting.system import Reranker
 from tamis.fitting.systems.fine_tuned import INTERPOLATION_STEP, FineTuned
@@ -36,10 +36,6 @@ class InterpolatedWeights(Reranker):
         """See `SystemKind.is_planned`."""
         alone = self.share == ALWAYS_PLANNED_SHARE
         return plan.has(FineTuned.key) and (alone or plan.has(INTERPOLATION_STEP))
-
-    def is_trained(self, fold: Fold, fit: FitContext) -> bool:
-        """See `Reranker.is_trained`."""
-        return is_trained(model_folder(fit, FineTuned.key, fold))
 
     def train_fold(self, fold: Fold, fit: FitContext) -> Path:
         """See `Reranker.train_fold`."""

@@ -15,7 +15,7 @@ from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
 from tamis.fitting.plan import DataSizes
 from tamis.fitting.system import Retriever
-from tamis.search.choice import chosen_source
+from tamis.search.default_source import chosen_source
 from tamis.types import Queries, Run, Spec
 
 _log = logging.getLogger(__name__)

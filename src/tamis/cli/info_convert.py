@@ -1,0 +1,219 @@
+"""`tamis info` and `tamis convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tamis.cli.common import (
+    STDIO,
+    Force,
+    Format,
+    IdColumn,
+    Json,
+    OnError,
+    QrelsFiles,
+    QueriesFile,
+    TextColumn,
+    TitleColumn,
+    by_split,
+    reading,
+    say,
+    show_facts,
+    show_json,
+    writing_to,
+)
+from tamis.cli.label_info import describe_examples, is_examples
+from tamis.cli.label_show import Show
+from tamis.cli.sieves import described as described_sieve
+from tamis.cli.sieves import is_sieve
+from tamis.errors import InputError
+
+if TYPE_CHECKING:
+    from tamis.collection.conversion import Request
+    from tamis.collection.describe import Facts
+
+Thing = Annotated[
+    str,
+    typer.Argument(
+        metavar="ANYTHING",
+        help="A collection (file, folder, tamis:pydocs, ir_datasets:ID), a run, qrels, queries, "
+        "examples, an index or a model folder.",
+    ),
+]
+
+
+def info(
+    thing: Thing,
+    format: Format = None,
+    id: IdColumn = None,
+    text: TextColumn = None,
+    title: TitleColumn = None,
+    queries: QueriesFile = None,
+    qrels: QrelsFiles = None,
+    passages: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Also count passages, such as words:150:75 or whole."),
+    ] = None,
+    collection: Annotated[
+        str | None,
+        typer.Option("-c", "--collection", help="Of examples: where their texts are, or an index."),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Of examples: scores to find negatives by.")
+    ] = None,
+    show: Show = None,
+    on_error: OnError = "raise",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every byte of a tamis folder and check it.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Say what something is, what is in it, and what looks wrong.
+
+    Example: tamis info tamis:pydocs
+    """
+    from tamis.collection._records import Columns
+    from tamis.collection.conversion import Request
+
+    if is_examples(thing) and format is None:
+        describe_examples(thing, collection, run, queries, qrels, show, on_error, json)
+        return
+    if collection or run or show:
+        raise typer.BadParameter("--collection, --run and --show are for examples")
+    with reading(thing) as path:
+        request = Request(
+            thing if thing != STDIO else path,
+            path,
+            format=format,
+            columns=Columns(id=id, text=text, title=title),
+            queries=queries,
+            qrels=by_split(qrels),
+            skip=on_error == "skip",
+        )
+        facts = _describe(request, verify)
+        if passages is not None:
+            facts = _with_passages(facts, request, passages)
+    if json:
+        show_json({**facts.facts, "warnings": list(facts.warnings)})
+        return
+    show_facts(facts.facts)
+    for warning in facts.warnings:
+        say(f"warning: {warning}")
+
+
+def _describe(request: Request, verify: bool) -> Facts:
+    from tamis.collection.describe import Facts, describe_any
+    from tamis.collection.detection import detect_format
+    from tamis.collection.readers import is_id
+    from tamis.durable import folder_exists
+
+    path = request.target
+    if request.format is None and is_sieve(path):
+        if verify:
+            _verify(path, "sieve")
+        return Facts(described_sieve(path))
+    if request.format is None and folder_exists(path) and (model := _described_model(path)):
+        if verify:
+            _verify(path, "model")
+        return Facts(model)
+    kind = "collection"
+    if not is_id(request.source):
+        kind = request.format or detect_format(path, request.columns)
+    if verify:
+        _verify(path, kind)
+    if kind == "index":
+        from tamis.search.describe import describe_index
+
+        return describe_index(path)
+    return describe_any(request, kind)
+
+
+def _described_model(folder: Path) -> dict[str, str]:
+    """A model folder in words; nothing for another folder."""
+    from tamis.models.model_description import describe_folder, is_model
+
+    return describe_folder(folder) if is_model(folder) else {}
+
+
+def _with_passages(facts: Facts, request: Request, spec: str) -> Facts:
+    from tamis.collection.conversion import open_requested
+    from tamis.collection.describe import Facts, passage_statistics
+    from tamis.text.passages import parse_spec
+
+    passages = passage_statistics(open_requested(request), parse_spec(spec))
+    return Facts({**facts.facts, "passages": passages}, facts.warnings)
+
+
+def _verify(path: Path, kind: str) -> None:
+    if kind == "collection":
+        from tamis.collection.store import verify_store
+
+        verify_store(path)
+    elif kind == "index":
+        from tamis.search.index import verify
+
+        verify(path)
+    elif kind == "model":
+        from tamis.models.folder import verify_model
+
+        verify_model(path)
+    elif kind == "sieve":
+        from tamis.fitting.sieve import verify_sieve
+
+        verify_sieve(path)
+    else:
+        raise InputError(
+            f"{path} has no checksums to verify", hint="only folders that tamis wrote have them"
+        )
+    what = "the weights are" if kind == "model" else "every byte is"
+    say(f"{path}: {what} as {'they were' if kind == 'model' else 'it was'} written")
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="What to read; - is stdin.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="What to write; - is stdout.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Format to write, such as collection, beir or jsonl, for runs trec or parquet. "
+            "Default: by the ending of TO. An unknown name lists all.",
+        ),
+    ] = None,
+    only_queries: Annotated[
+        bool, typer.Option("--only-queries", help="Write the queries of a collection only.")
+    ] = False,
+    queries: QueriesFile = None,
+    qrels: QrelsFiles = None,
+    format: Format = None,
+    id: IdColumn = None,
+    text: TextColumn = None,
+    title: TitleColumn = None,
+    on_error: OnError = "raise",
+    force: Force = False,
+) -> None:
+    """Turn a collection, run, qrels or queries from any format into another.
+
+    Example: tamis convert docs.jsonl my-collection --text body
+    """
+    from tamis.collection._records import Columns
+    from tamis.collection.conversion import Request, convert_any
+
+    with reading(source) as path, writing_to(target) as out:
+        request = Request(
+            source if source != STDIO else path,
+            out,
+            to=to,
+            format=format,
+            columns=Columns(id=id, text=text, title=title),
+            queries=queries,
+            qrels=by_split(qrels),
+            only_queries=only_queries,
+            skip=on_error == "skip",
+            force=force,
+        )
+        for note in convert_any(request):
+            say(f"note: {note}")

@@ -1,0 +1,232 @@
+"""What is in a file of examples, in numbers and as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.collection.describe import Facts, distribution
+from tamis.collection.loss_notes import counted
+from tamis.labels.example_texts import row_texts
+from tamis.labels.examples import KINDS, ROLES, SOURCES, Examples, Role, shown_facts
+from tamis.pipeline.document_lookup import Library
+from tamis.types import Ids, Qrels, Queries, Run
+
+MEASURED = 2000
+"""Of at most so many rows of a role the length is taken."""
+UNJUDGED = np.iinfo(np.int64).min
+SHOWN_ROWS = 2
+"""How many positives and how many others of a query are shown."""
+
+
+def describe_examples(
+    examples: Examples,
+    library: Library | None = None,
+    run: Run | None = None,
+    qrels: Sequence[Qrels] = (),
+) -> Facts:
+    """Counts by source, role, kind and query; how they were made.
+
+    A library adds the lengths of texts, a run (with scores of whatever first stage) how many
+    negatives score above the positives, judgements how often they agree.
+
+    >>> made = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
+    >>> describe_examples(made).facts["rows"]
+    1
+    """
+    facts: dict[str, Any] = {
+        "kind": "examples",
+        "rows": len(examples),
+        "groups": examples.groups,
+        "queries": len(np.unique(examples.query)),
+        "documents": len(np.unique(examples.doc)),
+        "by": {
+            "source": _named(examples.source, SOURCES),
+            "role": _named(examples.role, ROLES),
+            "kind of value": _named(examples.kind, KINDS),
+        },
+        "per query": {name: per for name in ROLES if (per := _per_query(examples, name))},
+    }
+    if (examples.kind != KINDS.index("class")).any():
+        facts["values"] = {
+            name: distribution(examples.value[rows]) for name, rows in _roles(examples)
+        }
+    if library is not None:
+        facts["characters"] = _lengths(examples, library)
+    warnings: tuple[str, ...] = ()
+    if qrels:
+        facts["judged"] = _judged(examples, qrels)
+    if run is not None:
+        facts["likely false negatives"], warnings = _suspects(examples, run, qrels)
+    if examples.facts:
+        facts["how"] = shown_facts(examples.facts)
+    return Facts(facts, warnings)
+
+
+def _named(codes: NDArray[np.int8], names: tuple[str, ...]) -> dict[str, int]:
+    counts = np.bincount(codes, minlength=len(names)).tolist()
+    return {name: count for name, count in zip(names, counts, strict=True) if count}
+
+
+def _roles(examples: Examples) -> list[tuple[Role, NDArray[np.bool_]]]:
+    """The roles that there are, and their rows."""
+    found = [(role, examples.is_role(role)) for role in ROLES]
+    return [(role, rows) for role, rows in found if rows.any()]
+
+
+def _per_query(examples: Examples, role: Role) -> dict[str, float]:
+    rows = examples.is_role(role)
+    each = np.bincount(examples.query[rows], minlength=len(examples.queries))
+    return distribution(each[np.unique(examples.query)]) if rows.any() else {}
+
+
+def _lengths(examples: Examples, library: Library) -> dict[str, dict[str, float]]:
+    """How long the texts of each role are, of at most `MEASURED` rows."""
+    known = examples if examples.queries.texts is not None else _nameless(examples)
+    found: dict[str, dict[str, float]] = {}
+    for role, rows in _roles(examples):
+        some = np.flatnonzero(rows)
+        if len(some) > MEASURED:
+            some = np.sort(np.random.default_rng(0).choice(some, MEASURED, replace=False))
+        found[role] = distribution([len(text) for text in row_texts(known, some, library)[1]])
+    return found
+
+
+def _nameless(examples: Examples) -> Examples:
+    """The same with empty queries, where only the texts matter."""
+    empty = ("",) * len(examples.queries)
+    return replace(examples, queries=Queries(examples.queries.ids, empty))
+
+
+def _of_pairs(
+    examples: Examples, queries: Ids, docs: Ids, offsets: NDArray[np.int64], doc: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """For every row of the examples the row of a run or of judgements that is of the same pair."""
+    query = examples.queries.ids.positions_in(queries)[examples.query].astype(np.int64)
+    text = examples.docs.positions_in(docs)[examples.doc]
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    keys = owner * len(docs) + doc
+    order = np.argsort(keys, kind="stable")
+    wanted = np.where((query >= 0) & (text >= 0), query * len(docs) + text, -1)
+    if not len(keys):
+        return np.full(len(examples), -1)
+    place = order[np.searchsorted(keys, wanted, sorter=order).clip(max=len(keys) - 1)]
+    return np.where(keys[place] == wanted, place, -1)
+
+
+def grades_of(examples: Examples, qrels: Sequence[Qrels]) -> NDArray[np.int64]:
+    """The highest grade of every row, and `UNJUDGED` where it has none."""
+    best = np.full(len(examples), UNJUDGED)
+    for each in qrels:
+        found = _of_pairs(examples, each.queries, each.docs, each.offsets, each.doc)
+        best = np.maximum(best, np.append(each.grade.astype(np.int64), UNJUDGED)[found])
+    return best
+
+
+def scores_of(examples: Examples, run: Run) -> NDArray[np.float32]:
+    """The score that a run has for every row; minus infinity where it does not list the text."""
+    found = _of_pairs(examples, run.queries.ids, run.docs, run.offsets, run.doc)
+    score: NDArray[np.float32] = np.append(run.score, np.float32(-np.inf))[found]
+    return score
+
+
+def likely_false(examples: Examples, run: Run, qrels: Sequence[Qrels] = ()) -> NDArray[np.bool_]:
+    """Which rows are not positive, nor judged, but score above all positives of their group.
+
+    >>> rows = [("q1", "d1", 1.0, "positive"), ("q1", "d2", 0.0, "negative")]
+    >>> made = Examples.of_rows(rows, source="gold")
+    >>> likely_false(made, Run.from_dict({"q1": {"d1": 1.0, "d2": 2.0}})).tolist()
+    [False, True]
+    """
+    score, positive = scores_of(examples, run), examples.is_role("positive")
+    best = np.full(examples.groups, -np.inf, np.float32)
+    np.maximum.at(best, examples.group[positive], score[positive])
+    has_positive = np.zeros(examples.groups, bool)
+    has_positive[examples.group[positive]] = True
+    above = ~positive & has_positive[examples.group] & (score > best[examples.group])
+    found: NDArray[np.bool_] = above & (grades_of(examples, qrels) == UNJUDGED)
+    return found
+
+
+def _suspects(
+    examples: Examples, run: Run, qrels: Sequence[Qrels]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    above, others = likely_false(examples, run, qrels), ~examples.is_role("positive")
+    count, total = int(above.sum()), int(others.sum())
+    queries = len(np.unique(examples.query[above]))
+    found = {"rows": count, "of all that are not positive": total, "in queries": queries}
+    if not count:
+        return found, ()
+    return found, (
+        f"{count:,} of {total:,} negatives ({count / total:.0%}), in {counted(queries, 'query')}, "
+        "may be false: unjudged, they score above the positives",
+    )
+
+
+def _judged(examples: Examples, qrels: Sequence[Qrels]) -> dict[str, dict[str, int]]:
+    """How rows of each role were judged, where they were."""
+    grade = grades_of(examples, qrels)
+    known = grade != UNJUDGED
+    return {
+        role: {
+            "relevant": int((rows & (grade > 0)).sum()),
+            "not relevant": int((rows & known & (grade <= 0)).sum()),
+            "not judged": int((rows & ~known).sum()),
+        }
+        for role, rows in _roles(examples)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A row as a person reads it."""
+
+    role: str
+    value: float
+    document: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownGroup:
+    """A query and some of its rows, and how many there are."""
+
+    query: str
+    text: str
+    rows: tuple[Shown, ...]
+    of: int
+
+
+def show_examples(
+    examples: Examples, library: Library, count: int, *, seed: int = 0
+) -> list[ShownGroup]:
+    """Some groups drawn at random, in their order, with a few rows of each."""
+    size = min(count, examples.groups)
+    drawn = np.sort(np.random.default_rng(seed).choice(examples.groups, size, replace=False))
+    offsets = examples.offsets
+    return [
+        _shown(examples, library, int(offsets[group]), int(offsets[group + 1]))
+        for group in drawn.tolist()
+    ]
+
+
+def _shown(examples: Examples, library: Library, start: int, end: int) -> ShownGroup:
+    rows = np.arange(start, end)
+    positive = examples.is_role("positive")[rows]
+    by_value = rows[np.argsort(-examples.value[rows], kind="stable")]
+    kept = [*rows[positive][:SHOWN_ROWS], *rows[~positive][:SHOWN_ROWS]]
+    if not positive.any():  # scores: the best and the worst
+        kept = [*by_value[:SHOWN_ROWS], *by_value[SHOWN_ROWS:][-SHOWN_ROWS:]]
+    chosen = np.array(kept, np.int64)
+    queries, texts = row_texts(examples, chosen, library)
+    names = examples.docs.take(examples.doc[chosen])
+    shown = tuple(
+        Shown(ROLES[int(examples.role[row])], float(examples.value[row]), name, text)
+        for row, name, text in zip(chosen.tolist(), names, texts, strict=True)
+    )
+    name = examples.queries.ids[int(examples.query[start])]
+    return ShownGroup(name, queries[0], shown, end - start)

@@ -1,0 +1,40 @@
+"""What a Hugging Face folder leaves unsaid and a person must say before it can be adopted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from tamis.errors import InputError
+from tamis.models.model_import import kind_of
+from tamis.scorers.bi_encoder import pooling_of
+from tamis.scorers.model_manifest import note_if_any
+from tamis.scorers.weights import read_config
+
+Unsaid = Literal["kind", "pooling", "words"]
+
+
+def unsaid(
+    folder: str | Path,
+    *,
+    kind: str | None = None,
+    pooling: str | None = None,
+    words: object | None = None,
+) -> Unsaid | None:
+    """The first thing that neither the folder says nor was given; None where nothing lacks."""
+    path = Path(folder)
+    config = read_config(path)
+    if kind is None:
+        try:
+            kind = kind_of(path, config)
+        except InputError:
+            return "kind"
+    note = note_if_any(path)
+    if kind == "target-words" and words is None and not (note and note.word_ids):
+        return "words"
+    if kind == "bi-encoder" and pooling is None:
+        try:
+            pooling_of(path, note)
+        except InputError:
+            return "pooling"
+    return None

@@ -1,0 +1,127 @@
+"""From the name a user gives to a scorer that re-ranks, with what tells it from any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from tamis.durable import folder_exists
+from tamis.errors import InputError, command
+from tamis.manifest import read_manifest
+from tamis.models.base_models import find_base
+from tamis.models.folder import open_scorer, usual_backend
+from tamis.models.model_import import kind_of
+from tamis.models.scorer_specs import alignment, named
+from tamis.models.smoke_test import tried
+from tamis.pipeline.document_lookup import Documents
+from tamis.scorers._onnx import Backend
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.lexical import Lexical
+from tamis.scorers.weights import read_config
+from tamis.search import Index
+from tamis.types import Scorer
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Ranker:
+    """A scorer, what it is called, and a digest that changes whenever its scores may.
+
+    Without an `identity` its scores cannot be told from another's, or are not worth keeping.
+    """
+
+    scorer: Scorer
+    name: str
+    identity: str | None
+
+
+LEXICAL, ALIGNMENT = "lexical", "alignment:"
+
+
+def open_ranker(
+    name: str | Path,
+    *,
+    threads: int | None = None,
+    documents: Documents | None = None,
+    backend: Backend | None = None,
+) -> Ranker:
+    """The scorer that a name stands for: a model folder, a plain Hugging Face folder that says
+    what it is, an installed model package, or a hub id.
+
+    Two need no model but the statistics of `documents`: `lexical`, which needs an index, and
+    `alignment:VECTORS` with the file or folder of word vectors. Their scores are not worth keeping.
+
+    A `backend` says what runs a model, where its folder has an export; see `open_scorer`.
+    """
+    if backend and (name == LEXICAL or str(name).startswith(ALIGNMENT)):
+        raise InputError(f"{name} has no back end to choose", hint="leave the back end out")
+    if name == LEXICAL:
+        if not isinstance(documents, Index):
+            raise InputError(
+                "lexical scores need the statistics of an index", hint="tamis index, then -c INDEX"
+            )
+        return Ranker(Lexical(documents), LEXICAL, None)
+    if str(name) in (ALIGNMENT, ALIGNMENT.rstrip(":")):
+        raise InputError("alignment needs word vectors", hint="name them: alignment:vectors.txt")
+    if str(name).startswith(ALIGNMENT) and documents is not None:
+        vectors = Path(str(name).removeprefix(ALIGNMENT)).expanduser()
+        return Ranker(alignment(vectors, documents), str(name), None)
+    folder = find_model(name)
+    chosen = backend or usual_backend(folder)
+    scorer = named(open_found(folder, threads, chosen), name)
+    return Ranker(scorer, str(name), digest(folder, type(scorer).__name__, chosen))
+
+
+def find_model(name: str | Path) -> Path:
+    """The folder of a model named by a folder, an installed model package or a hub id."""
+    folder = Path(name).expanduser()
+    if folder_exists(folder) and read_manifest(folder) is not None:
+        return folder
+    return find_base(name)
+
+
+def open_found(folder: Path, threads: int | None = None, backend: Backend | None = None) -> Scorer:
+    """The scorer in a folder of tamis or of Hugging Face, once it has scored something."""
+    chosen = backend or usual_backend(folder)
+    return tried(lambda: _open(folder, threads, chosen), folder)
+
+
+def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
+    if read_manifest(folder) is not None:
+        return open_scorer(folder, threads=threads, backend=backend)
+    config = read_config(folder)
+    try:
+        kind = kind_of(folder, config)
+    except InputError as error:
+        raise InputError(str(error), hint=_adopting(folder, "--kind KIND")) from None
+    if kind == "cross-encoder":
+        return CrossEncoder.open(folder, threads=threads, backend=backend)
+    if kind == "bi-encoder":
+        return BiEncoder.open(folder, threads=threads, backend=backend)
+    raise InputError(
+        f"{folder} is a language model that does not say which two words to compare",
+        hint=_adopting(folder, "--words true false"),
+    )
+
+
+def _adopting(folder: Path, option: str) -> str:
+    new = f"{folder.resolve().name}-adopted"
+    return f"use {new} after: {command('adopt', folder, '-o', new, *option.split())}"
+
+
+def digest(folder: Path, *more: str) -> str:
+    """A hash of every file in a model folder and of what else decides the scores."""
+    found = xxhash.xxh3_128("\0".join(more).encode())
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if path.is_dir() or any(part.startswith((".", "__")) for part in inside.parts):
+            continue
+        found.update(f"\0{inside}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                found.update(block)
+    return str(found.hexdigest())

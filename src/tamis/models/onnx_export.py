@@ -1,0 +1,240 @@
+"""Exporting a model to ONNX, in float and in 8-bit integers, and refusing what ranks otherwise."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tamis.cores import processor
+from tamis.durable import new_folder
+from tamis.errors import InputError, OutputError, require
+from tamis.manifest import NAME
+from tamis.models.export_sample import Sample, Scored, check_sample, pydocs_sample
+from tamis.models.folder import open_model, open_scorer
+from tamis.models.onnx_files import write_float, write_int8
+from tamis.models.smoke_test import tried
+from tamis.scorers._onnx import FILES, Backend
+from tamis.scorers._t5 import T5
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.model_manifest import ModelNote, write_note
+from tamis.scorers.target_words import TargetWords
+from tamis.scorers.weights import weight_files
+from tamis.types import Scorer
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far an export may lie from the model it was made of.
+
+    In float: the largest difference of a score. In 8-bit integers: the least mean overlap of the
+    top 10 with the model's, and by how much the measure may fall.
+    """
+
+    difference: float = 1e-4
+    overlap: float = 0.9
+    drop: float = 0.005
+
+
+@dataclass(frozen=True)
+class Export:
+    """An ONNX file compared with the model it was made of, on so many queries."""
+
+    backend: Backend
+    megabytes: float
+    queries: int
+    difference: float
+    """The largest difference of a score."""
+    overlap: float | None
+    """The mean overlap of the top 10 with the model's, over queries with more candidates."""
+    before: float | None
+    """The measure of the model's ranking."""
+    after: float | None
+    """The measure of the export's."""
+    speed: float
+    """How many times the documents that torch scores in the same time of the processors."""
+    processor: str
+    """Where that was measured."""
+    refused: str = ""
+    """Why it was not kept; empty where it was."""
+
+
+def export(
+    folder: str | Path,
+    out: str | Path,
+    sample: Sample | None = None,
+    *,
+    int8: bool | None = None,
+    tolerance: Tolerance | None = None,
+    threads: int | None = None,
+    force: bool = False,
+    said: Callable[[str], object] = lambda words: None,
+) -> list[Export]:
+    """Copy a model folder to `out` with the model in ONNX, and say how each file compares.
+
+    What is compared are the scores of a sample of queries and documents; without one, of questions
+    about Python's own documentation. A float file that differs is an error. A file in 8-bit
+    integers that ranks otherwise is not kept, which is an error only if `int8` is true.
+    """
+    source, allowed = Path(folder), tolerance or Tolerance()
+    require("onnx")
+    require("onnxruntime")
+    note = open_model(source)
+    weight_files(source)
+    scorer = tried(lambda: open_scorer(source, threads=threads, backend="torch"), source)
+    check_exportable(scorer, source)
+    given = check_sample(sample, int8 is not False) if sample else pydocs_sample()
+    with new_folder(Path(out), force=force) as part:
+        shutil.copytree(
+            source, part, ignore=shutil.ignore_patterns(".*", NAME, "onnx"), dirs_exist_ok=True
+        )
+        if note.documents:
+            write_note(part / note.documents, open_model(source / note.documents))
+        work = _Work(part, note, scorer, given, allowed, threads, said)
+        found = list(work.exports(int8))
+        write_note(part, _noted(note, found, given))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """One model being exported into a folder."""
+
+    folder: Path
+    note: ModelNote
+    scorer: Scorer
+    sample: Sample
+    allowed: Tolerance
+    threads: int | None
+    said: Callable[[str], object]
+
+    def exports(self, int8: bool | None) -> Iterator[Export]:
+        """Write the files; those in 8-bit integers only until one is kept."""
+        write_note(self.folder, self.note)
+        for folder, _ in self.parts():
+            (folder / "onnx").mkdir()
+        self.said(f"scoring {len(self.sample.run.doc):,} documents of {self.sample.name} in torch")
+        model = self.sample.scored(self.scorer)
+        found = self.tried("onnx", model)
+        yield found
+        if found.refused:
+            raise OutputError(f"the float export {found.refused}", hint="please report this model")
+        if int8 is False:
+            return
+        found = self.tried("onnx-int8", model)
+        yield found
+        if found.refused and int8:
+            raise OutputError(
+                f"the 8-bit export {found.refused}",
+                hint="leave it out (--no-int8), or allow more (--min-overlap, --max-drop)",
+            )
+
+    def tried(self, backend: Backend, model: Scored) -> Export:
+        """Write one file, compare it, and remove it where it ranks otherwise."""
+        self.said(f"{backend}: writing and comparing")
+        files = [folder / FILES[backend] for folder, _ in self.parts()]
+        for path, (folder, scorer) in zip(files, self.parts(), strict=True):
+            if backend == "onnx":
+                write_float(path, scorer, folder)
+            else:
+                write_int8(path, folder / FILES["onnx"], self.note.scorer)
+        opened = open_scorer(self.folder, threads=self.threads, backend=backend)
+        size = sum(path.stat().st_size for path in files) / 1e6
+        found = compared(backend, size, model, self.sample.scored(opened), self.allowed)
+        if found.refused:
+            for path in files:
+                path.unlink()
+        return found
+
+    def parts(self) -> list[tuple[Path, Scorer]]:
+        """The folder and its model; also that of documents, where there is one."""
+        found: list[tuple[Path, Scorer]] = [(self.folder, self.scorer)]
+        if self.note.documents and isinstance(self.scorer, BiEncoder) and self.scorer.documents:
+            found.append((self.folder / self.note.documents, self.scorer.documents))
+        return found
+
+
+def compared(
+    backend: Backend, size: float, model: Scored, other: Scored, allowed: Tolerance
+) -> Export:
+    """An export's scores beside the model's; its files have so many megabytes."""
+    found = Export(
+        backend,
+        size,
+        len(model.run),
+        float(np.abs(model.scores - other.scores).max(initial=0)),
+        model.overlap(other),
+        model.value,
+        other.value,
+        other.speed / model.speed,
+        processor(),
+    )
+    return replace(found, refused=reason_to_refuse(found, allowed))
+
+
+def reason_to_refuse(export: Export, allowed: Tolerance) -> str:
+    """Why an export is too far from its model; empty where it is not.
+
+    >>> one = Export("onnx-int8", 9.0, 30, 0.5, 0.85, 0.6, 0.6, 2.0, "AMD EPYC (AVX2)")
+    >>> reason_to_refuse(one, Tolerance())
+    'shares 0.850 of the top 10 with float (0.9 is needed), in a sample of 30 queries'
+    """
+    if export.backend == "onnx":
+        if export.difference <= allowed.difference:
+            return ""
+        return f"differs by {export.difference:.2g} in a score; {allowed.difference:g} is allowed"
+    reasons = []
+    if export.overlap is not None and export.overlap < allowed.overlap - ROUNDING:
+        reasons.append(
+            f"shares {export.overlap:.3f} of the top 10 with float ({allowed.overlap:g} is needed)"
+        )
+    if export.before is not None and export.after is not None:
+        drop = export.before - export.after
+        if drop > allowed.drop + ROUNDING:
+            reasons.append(
+                f"lowers the measure from {export.before:.4f} to {export.after:.4f} "
+                f"(by {allowed.drop:g} at most is allowed)"
+            )
+    return f"{' and '.join(reasons)}, in a sample of {export.queries} queries" if reasons else ""
+
+
+def check_exportable(scorer: Scorer, folder: Path) -> None:
+    """Refuse a model that only transformers can run, or whose score needs every word."""
+    if isinstance(scorer, TargetWords) and not isinstance(scorer.writer, T5):
+        raise InputError(
+            f"{folder} is a {scorer.family} language model, which tamis cannot export",
+            hint="cross-encoders, bi-encoders and T5 can be exported",
+        )
+    if isinstance(scorer, TargetWords) and scorer.how == "vocabulary":
+        raise InputError(
+            f"the score of {folder} needs the logits of all words; an export has those of two",
+            hint="adopt the model with the score words",
+        )
+
+
+def _noted(note: ModelNote, found: list[Export], sample: Sample) -> ModelNote:
+    """The note with what was kept and how it compares."""
+    kept = {each.backend: _facts(each) for each in found if not each.refused}
+    measured = {
+        "on": sample.name,
+        "queries": len(sample.run),
+        "documents": len(sample.run.doc),
+        "measure": sample.measure,
+    }
+    return replace(note, facts={**note.facts, "exports": {**kept, "measured": measured}})
+
+
+def _facts(export: Export) -> dict[str, Any]:
+    left_out = ("backend", "refused")
+    facts = {name: value for name, value in asdict(export).items() if name not in left_out}
+    return {
+        name: float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in facts.items()
+        if value is not None
+    }

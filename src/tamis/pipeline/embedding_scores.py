@@ -1,0 +1,119 @@
+"""Scores of a bi-encoder from the vectors that an index holds: only queries are run.
+
+Where an index was encoded by the very model that re-ranks, and in the very passages, running it on
+the documents again would give the same vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.pipeline.passage_scores import PassageScores, checked
+from tamis.search import Index
+from tamis.search.dense import documents_without_vectors
+from tamis.search.embeddings import CountingEncoder, Rows, Vectors, probe, same_encoder
+from tamis.search.snapshot import Snapshot
+from tamis.search.term_counts import Ints, Longs
+from tamis.text.passages import PassageSpec
+from tamis.types import Run, Scorer
+
+ROWS = 4096
+"""How many documents a chunk has."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredScores:
+    """The vectors of the documents of an index, and the encoder that made them."""
+
+    encoder: CountingEncoder
+    snapshot: Snapshot
+    skip: bool = False
+    """Whether a document with a score that is no number is left out, not an error."""
+
+    def score(self, run: Run, rows: NDArray[np.int64]) -> Iterator[PassageScores]:
+        """Score the documents of these rows (ascending), chunk by chunk."""
+        number_of = run.docs.positions_in(self.snapshot.ids)
+        query_of = np.searchsorted(run.offsets, rows, side="right") - 1
+        for start in range(0, len(rows), ROWS):
+            some = slice(start, start + ROWS)
+            found = self._chunk(run, rows[some], query_of[some], number_of[run.doc[rows[some]]])
+            yield found.without_refused() if self.skip else checked(found, run)
+
+    def _chunk(
+        self,
+        run: Run,
+        rows: NDArray[np.int64],
+        query_of: NDArray[np.int64],
+        numbers: Ints,
+    ) -> PassageScores:
+        asked, query = np.unique(query_of, return_inverse=True)
+        texts = run.queries.texts or ()
+        queries, query_cut = self.encoder.encode_counting([texts[n] for n in asked.tolist()])
+        segment_of, first, sizes = places(self.snapshot, numbers)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        vector = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], sizes)
+        segment_of, query = np.repeat(segment_of, sizes), np.repeat(query, sizes)
+        values, cut, passage = (np.empty(len(vector), kind) for kind in ("f4", "i4", "i4"))
+        for segment, vectors in _segments(self.snapshot):
+            here = np.flatnonzero(segment_of == segment)
+            wanted, asks = vector[here], query[here]
+            documents = vectors.rows(wanted)[wanted]
+            values[here] = np.einsum("nd,nd->n", queries[asks], documents)
+            cut[here] = vectors.cut[wanted] + query_cut[asks]
+            passage[here] = vectors.passage[wanted]
+        nothing = np.zeros(len(rows), np.int64)
+        return PassageScores(rows, offsets, passage, values, cut, nothing, len(values))
+
+
+def places(snapshot: Snapshot, numbers: Ints) -> tuple[Ints, Longs, Longs]:
+    """Of each document its segment, the first of its vectors there, and how many it has."""
+    segment_of, document_of = (place[numbers] for place in snapshot.places)
+    first, sizes = np.zeros((2, len(numbers)), np.int64)
+    for segment, vectors in _segments(snapshot):
+        here = np.flatnonzero(segment_of == segment)
+        start, end = np.searchsorted(vectors.document, [document_of[here], document_of[here] + 1])
+        first[here], sizes[here] = start, end - start
+    return segment_of, first, sizes
+
+
+def _segments(snapshot: Snapshot) -> list[tuple[int, Vectors]]:
+    found = enumerate(snapshot.dense)
+    return [(segment, vectors) for segment, vectors in found if vectors is not None]
+
+
+@dataclass(frozen=True, eq=False)
+class Probed:
+    """An encoder, and what it is known by."""
+
+    encoder: CountingEncoder
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The vectors of texts known to all, made once and when they are asked for."""
+        return probe(self.encoder)
+
+
+def probed(scorer: Scorer) -> Probed | None:
+    """The scorer as an encoder, if its score is the product of two vectors."""
+    if scorer.scale == "cosine" and isinstance(scorer, CountingEncoder):
+        return Probed(scorer)
+    return None
+
+
+def stored_scores(
+    documents: object, spec: PassageSpec, encoder: Probed | None, skip: bool
+) -> StoredScores | None:
+    """The vectors that an encoder made of all documents in these passages, if they are there."""
+    if encoder is None or not isinstance(documents, Index) or documents.snapshot.damaged:
+        return None
+    snapshot, there = documents.snapshot, documents.snapshot.encoded
+    alike = all(each.facts["passages"] == spec.record() for each in there) and not spec.most
+    if not there or not alike or documents_without_vectors(snapshot):
+        return None
+    known = same_encoder(there[0].probe, encoder.rows)
+    return StoredScores(encoder.encoder, snapshot, skip) if known else None

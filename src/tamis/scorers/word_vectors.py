@@ -1,0 +1,193 @@
+"""Word vectors: words and a matrix with a row for each, on disk as `.npy` and Parquet.
+
+Reading what GloVe, fastText and word2vec write is left to `vector_files`, training to
+`vector_training`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from numpy.typing import NDArray
+
+from tamis.collection.arrow_files import read_parquet, write_parquet
+from tamis.durable import checksums, folder_exists, new_folder
+from tamis.errors import DamagedError, InputError
+from tamis.manifest import expect, read_manifest, write_manifest
+from tamis.scorers.word_vector_files import read_binary, read_text, shape_of
+from tamis.types import Ids
+
+KIND, LAYOUT = "vector table", 1
+AGAIN = "fetch or write it again"
+MATRIX, WORDS = "vectors.npy", "words.parquet"
+ROWS = 1 << 14
+"""So many rows are checked at a time."""
+CHECKSUM = "matrix_checksum"
+"""Under which name the note of a folder keeps the checksum of its matrix."""
+LEAST_LENGTH = 1e-20
+"""A shorter vector points nowhere: its word counts as one without a vector."""
+
+Matrix = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """Words, each with a row of a matrix; `facts` says where they come from.
+
+    >>> vectors = WordVectors.of(["drum", "net"], np.array([[3, 4], [0, 0]], np.float32))
+    >>> known, units = vectors.units(["net", "drum", "sieve"])
+    >>> known.tolist(), units.round(1).tolist()
+    ([1], [[0.6000000238418579, 0.800000011920929]])
+    """
+
+    words: Ids
+    row: NDArray[np.int32]
+    """Of each word: its row."""
+    matrix: NDArray[np.floating[Any]]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        words: list[str],
+        matrix: NDArray[np.floating[Any]],
+        facts: Mapping[str, Any] | None = None,
+        source: str = "the vectors",
+    ) -> WordVectors:
+        """Vectors from a word for each row; of a repeated word the first row counts."""
+        _check_matrix(words, matrix, source)
+        ids, number = Ids.numbering(words)
+        row = np.empty(len(ids), np.int32)
+        row[number[::-1]] = np.arange(len(words), dtype=np.int32)[::-1]
+        return cls(ids, row, matrix, dict(facts or {}))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        return int(self.matrix.shape[1])
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.words
+
+    def __getitem__(self, word: str) -> NDArray[np.floating[Any]]:
+        """The vector of a word as it was read; `KeyError` where there is none."""
+        vector: NDArray[np.floating[Any]] = self.matrix[self.row[self.words.number(word)]]
+        return vector
+
+    def __repr__(self) -> str:
+        return f"<WordVectors: {len(self):,} words, {self.dimensions} dimensions>"
+
+    def units(self, words: list[str]) -> tuple[NDArray[np.int64], Matrix]:
+        """Which of these words have a vector, and their vectors at length one."""
+        numbers = self.words.numbers(words)
+        known = np.flatnonzero(numbers >= 0)
+        vectors = self.matrix[self.row[numbers[known]]].astype(np.float64)
+        lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+        long = lengths > LEAST_LENGTH
+        return known[long], (vectors[long] / lengths[long, None]).astype(np.float32)
+
+    def save(self, folder: Path | str, *, force: bool = False) -> None:
+        """Write a folder that `read_vectors` opens: the matrix as .npy, the words as Parquet."""
+        words = self.words.take(np.arange(len(self.words)))
+        facts = {**self.facts, "words": len(self), "dimensions": self.dimensions}
+        with new_folder(Path(folder), force=force) as part:
+            np.save(part / MATRIX, self.matrix[self.row])
+            facts[CHECKSUM] = _checksum(part / MATRIX)
+            write_parquet(pa.table({"word": pa.array(words, pa.string())}), part / WORDS)
+            write_manifest(part, KIND, LAYOUT, **facts)
+
+
+def read_vectors(path: Path | str) -> WordVectors:
+    """Word vectors from a file or folder; what it holds decides how it is read, not its name.
+
+    A file is the text of GloVe, fastText or word2vec (with a first line of counts or without), or
+    word2vec's binary, packed with gzip or zstd or not. A folder holds a matrix as one .npy and its
+    words, row by row, as the only column of text of one .parquet; the matrix is memory-mapped.
+    """
+    path = Path(path)
+    if folder_exists(path):
+        return _read_folder(path)
+    shape = shape_of(path)
+    words, matrix = read_binary(path, shape) if shape.binary else read_text(path, shape)
+    return WordVectors.of(words, matrix, {"source": path.name}, str(path))
+
+
+def _read_folder(folder: Path) -> WordVectors:
+    note = expect(folder, KIND, LAYOUT) if read_manifest(folder) else {}
+    facts = {name: note[name] for name in note if name not in ("kind", "layout", "tamis", CHECKSUM)}
+    matrix, words = _only(folder, ".npy"), _only(folder, ".parquet")
+    if CHECKSUM in note and _checksum(matrix) != note[CHECKSUM]:
+        raise DamagedError(f"{matrix} is not what was written", hint=AGAIN)
+    return WordVectors.of(
+        _words_of(words), _mapped(matrix), facts or {"source": folder.name}, str(matrix)
+    )
+
+
+def _only(folder: Path, suffix: str) -> Path:
+    found = sorted(folder.glob(f"*{suffix}"))
+    if len(found) != 1:
+        raise InputError(
+            f"{folder} has {len(found)} {suffix} files",
+            hint="a folder of vectors has one .npy and one .parquet",
+        )
+    return found[0]
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    try:
+        matrix: NDArray[Any] = np.load(path, mmap_mode="r")
+    except (ValueError, OSError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+        raise DamagedError(
+            f"{path} is not a whole .npy file of numbers: {error}", hint=AGAIN
+        ) from None
+    return matrix
+
+
+def _checksum(path: Path) -> str:
+    return str(xxhash.xxh3_64_hexdigest(checksums(path).tobytes()))
+
+
+def _words_of(path: Path) -> list[str]:
+    table = read_parquet(path, hint=AGAIN)
+    is_text = pa.types.is_string, pa.types.is_large_string
+    names = [each.name for each in table.schema if any(test(each.type) for test in is_text)]
+    if len(names) != 1:
+        raise InputError(
+            f"{path} has {len(names)} columns of text", hint="keep the one with the words"
+        )
+    column = table.column(names[0])
+    if column.null_count:
+        raise InputError(f"{path} has {column.null_count} rows without a word", hint="remove them")
+    words: list[str] = column.to_pylist()
+    return words
+
+
+def _check_matrix(words: list[str], matrix: NDArray[Any], source: str) -> None:
+    if matrix.ndim != 2 or matrix.dtype.kind != "f" or matrix.shape[1] == 0:
+        raise InputError(
+            f"{source} has {matrix.dtype} numbers of shape {matrix.shape}",
+            hint="vectors are a matrix of float numbers, a row a word",
+        )
+    if len(matrix) != len(words):
+        raise InputError(
+            f"{source} has {len(matrix):,} rows for {len(words):,} words", hint="give one a word"
+        )
+    if not words:
+        raise InputError(f"{source} holds no word", hint="give a word and a vector at least")
+    for start in range(0, len(matrix), ROWS):
+        bad = np.flatnonzero(~np.isfinite(matrix[start : start + ROWS]).all(1))
+        if len(bad):
+            row = start + int(bad[0])
+            raise InputError(
+                f"{source}: the vector of {words[row]!r} (row {row}) is not all finite numbers",
+                hint="remove the word or train again",
+            )

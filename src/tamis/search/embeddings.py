@@ -1,0 +1,247 @@
+"""The vectors of a segment's documents on disk: a row a document, or a row a passage.
+
+    float32             the rows as the encoder gave them
+    int8 scale error    each row in bytes, what one step of a byte is, and the length of the
+                        difference between the bytes and the row
+    document passage    of each row: the segment's document, and the number of its passage
+    cut                 how many tokens the encoder left out
+    probe               the vectors of texts known to all, by which an encoder is known again
+
+Rows stand in the order of their documents. How they are made is left to `dense_encode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis import durable
+from tamis.errors import DamagedError, InputError, command
+from tamis.search.files import ArraysReader, ArraysWriter, frozen
+from tamis.search.term_counts import Ints
+from tamis.types import Encoder
+
+Rows = NDArray[np.float32]
+COLUMNS = {
+    "float32": "<f4",
+    "int8": "|i1",
+    "scale": "<f4",
+    "error": "<f4",
+    "document": "<i4",
+    "passage": "<i4",
+    "cut": "<i4",
+}
+STEPS = 127
+"""The largest number a byte of a row holds."""
+PROBES = ("a drum sieve sorts grain", "the quick brown fox jumps over the lazy dog " * 40)
+SAME = 1e-3
+"""How far a number of a probe's vector may lie from what it was, relative to the vector."""
+
+
+@dataclass(frozen=True)
+class VectorModel:
+    """Which encoder made vectors: its name, the SHA-256 of its weights, and where it was found."""
+
+    name: str
+    sha256: str = ""
+    reference: str = ""
+
+
+@runtime_checkable
+class CountingEncoder(Protocol):
+    """An encoder that says how many tokens of each text it left out."""
+
+    def encode_counting(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
+        """The vectors of these texts, and how many tokens of each were cut."""
+
+
+def encode_counting(
+    encoder: Encoder | CountingEncoder, texts: Sequence[str]
+) -> tuple[Rows, NDArray[np.int32]]:
+    """Vectors, a finite row a text, and the tokens cut of each where the encoder counts them."""
+    if isinstance(encoder, CountingEncoder):
+        rows, cut = encoder.encode_counting(texts)
+    else:
+        rows, cut = encoder.encode(texts), np.zeros(len(texts), np.int32)
+    rows = np.ascontiguousarray(rows, np.float32)
+    if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
+        raise InputError(
+            f"{len(texts)} texts were encoded as an array of shape {rows.shape}",
+            hint="an encoder gives one row a text",
+        )
+    return rows, np.asarray(cut, np.int32)
+
+
+def for_documents(encoder: Encoder | CountingEncoder) -> Any:
+    """What encodes documents: the encoder, or the one that it names where it only reads queries."""
+    other = getattr(encoder, "documents", None)
+    return other if isinstance(other, CountingEncoder) else encoder
+
+
+def probe(encoder: Encoder | CountingEncoder) -> Rows:
+    """What an encoder makes, as documents, of the texts it is known by."""
+    rows = encode_counting(for_documents(encoder), PROBES)[0]
+    if not np.isfinite(rows).all():
+        raise InputError(
+            "the encoder gives vectors that are not numbers",
+            hint="its weights are damaged: fetch the model again",
+        )
+    return rows
+
+
+def same_encoder(first: Rows, second: Rows) -> bool:
+    """Whether two probes are of one encoder."""
+    if first.shape != second.shape:
+        return False
+    reach = np.abs(first - second).max(initial=0.0)
+    return bool(reach <= SAME * np.linalg.norm(first, axis=1).max(initial=0.0))
+
+
+def quantised(rows: Rows) -> dict[str, NDArray[Any]]:
+    """Rows in bytes, with the step of each row and how far it is from its bytes at most.
+
+    >>> found = quantised(np.float32([[1.27, -0.5, 0.004]]))
+    >>> found["int8"].tolist(), round(float(found["error"][0]), 4)
+    ([[127, -50, 0]], 0.004)
+    """
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    scale = (largest / np.float32(STEPS)).astype(np.float32)
+    steps = np.where(scale > 0, scale, np.float32(1))[:, None]
+    codes = np.clip(np.rint(rows / steps), -STEPS, STEPS).astype(np.int8)
+    exact = rows.astype(np.float64) - codes * scale.astype(np.float64)[:, None]
+    error = np.linalg.norm(exact, axis=1).astype(np.float32)
+    return {"int8": codes, "scale": scale, "error": np.nextafter(error, np.float32(np.inf))}
+
+
+class Vectors:
+    """The vectors of a segment, opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = ArraysReader(folder)
+        self.facts: Mapping[str, Any] = self.files.note["vectors"]
+        self.dimensions = int(self.facts["dimensions"])
+        array = self.files.array
+        self.document: Ints = array("document")
+        self.passage: Ints = array("passage")
+        self.cut: Ints = array("cut")
+        self.scale: NDArray[np.float32] = array("scale")
+        self.error: NDArray[np.float32] = array("error")
+        self.probe: Rows = array("probe").reshape(-1, self.dimensions)
+        self._codes, self._rows = self.files.lazy("int8"), self.files.lazy("float32")
+
+    @property
+    def model(self) -> VectorModel:
+        """The encoder that made them."""
+        return VectorModel(**self.facts["model"])
+
+    @property
+    def by_passage(self) -> bool:
+        """Whether a document may have several rows."""
+        return bool(self.facts["passages"]["passages"] != "whole")
+
+    @property
+    def longest(self) -> float:
+        """No row is longer than this, as floats or as bytes."""
+        return float(self.facts["longest"]) + float(self.error.max(initial=0.0))
+
+    def codes(self) -> NDArray[np.int8]:
+        """All rows in bytes, verified."""
+        self._codes.touch(np.array([0]), np.array([self._codes.data.size]))
+        return frozen(self._codes.data.reshape(-1, self.dimensions))
+
+    def rows(self, needed: NDArray[np.integer[Any]]) -> Rows:
+        """The whole matrix, of which these rows are verified."""
+        starts = needed.astype(np.int64) * self.dimensions
+        self._rows.touch(starts, starts + self.dimensions)
+        return frozen(self._rows.data.reshape(-1, self.dimensions))
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A column as it lies in its file, verified: a row of numbers or one number a row."""
+        found = self.files.array(name)
+        return found.reshape(-1, self.dimensions) if name in ("float32", "int8") else found
+
+
+def open_vectors(folder: Path, name: str | None, digest: str | None) -> Vectors | None:
+    """The vectors that a commit names, which must be the very ones it means."""
+    if name is None:
+        return None
+    found = Vectors(folder / name)
+    if found.files.digest != digest:
+        model = found.model.reference or found.model.name
+        raise DamagedError(
+            f"{folder / name} holds other vectors",
+            hint=f"encode again: {command('index', '-o', folder, '--dense', model, '--force')}",
+        )
+    return found
+
+
+def write_vectors(
+    folder: Path, columns: Mapping[str, Sequence[NDArray[Any]]], probes: Rows, **facts: Any
+) -> str:
+    """Write a folder of vectors from the parts of each column; its digest."""
+    with durable.new_folder(folder) as part:
+        files = ArraysWriter(part)
+        for name in COLUMNS:
+            files.write(name, np.empty(0, COLUMNS[name]), *columns[name])
+        files.write("probe", probes)
+        cut = [np.asarray(column) for column in columns["cut"]]
+        longest = max((_longest(column) for column in columns["float32"]), default=0.0)
+        counts = {
+            "rows": sum(map(len, cut)),
+            "tokens_cut": sum(int(column.sum(dtype=np.int64)) for column in cut),
+            "documents_cut": _documents_cut(columns),
+            "longest": longest,
+        }
+        files.finish(vectors={**facts, **counts, "dimensions": probes.shape[1]})
+    return ArraysReader(folder).digest
+
+
+def _longest(rows: Rows) -> float:
+    """The length of the longest row, worked out a block at a time."""
+    blocks = (rows[start : start + 4096] for start in range(0, len(rows), 4096))
+    return max((float(np.linalg.norm(block, axis=1).max()) for block in blocks), default=0.0)
+
+
+def _documents_cut(columns: Mapping[str, Sequence[NDArray[Any]]]) -> int:
+    pairs = zip(columns["document"], columns["cut"], strict=True)
+    return len(np.unique(np.concatenate([[-1], *(doc[cut > 0] for doc, cut in pairs)]))) - 1
+
+
+def carried(
+    old: Sequence[tuple[Vectors, NDArray[np.bool_]]], sizes: Sequence[int]
+) -> Iterator[dict[str, list[NDArray[Any]]]]:
+    """Columns for new segments of these sizes that hold, in order, what is left of old ones.
+
+    `old` are vectors and, of each document of their segment, whether it is still there. Parts are
+    views, so that memory does not grow with the rows.
+    """
+    places, before = [], 0
+    for vectors, live in old:
+        place = before + np.cumsum(live) - 1
+        places.append(np.where(live, place, -1)[vectors.document])
+        before += int(live.sum())
+    bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    for first, end in pairwise(bounds):
+        columns: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
+        for (vectors, _), place in zip(old, places, strict=True):
+            for rows in _stretches((place >= first) & (place < end)):
+                for name in COLUMNS:
+                    columns[name].append(vectors.column(name)[rows])
+                columns["document"][-1] = (place[rows] - first).astype(np.int32)
+        yield columns
+
+
+def _stretches(wanted: NDArray[np.bool_]) -> list[slice]:
+    """The stretches of neighbours that are wanted.
+
+    >>> _stretches(np.array([True, True, False, True]))
+    [slice(0, 2, None), slice(3, 4, None)]
+    """
+    turns = np.flatnonzero(np.diff(np.concatenate([[0], wanted.astype(np.int8), [0]])))
+    return [slice(start, end) for start, end in turns.reshape(-1, 2).tolist()]

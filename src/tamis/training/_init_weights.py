@@ -1,0 +1,313 @@
+"""Where training starts: the weights of a base under their Hugging Face names, with a head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tamis.errors import InputError, require
+from tamis.models.base_models import identify
+from tamis.scorers import _bert, _t5
+from tamis.scorers.bi_encoder import length_of as text_length_of
+from tamis.scorers.bi_encoder import pooling_of
+from tamis.scorers.cross_encoder import LENGTH, check_length, scale_of
+from tamis.scorers.model_manifest import Base, ModelNote, note_if_any
+from tamis.scorers.target_tokens import word_ids
+from tamis.scorers.target_words import TEMPLATE, length_of
+from tamis.scorers.weights import Loaded, Tensor, Weights, take
+
+SPREAD = 0.02
+"""The standard deviation of a fresh weight, BERT's own."""
+DROPOUT = 0.1
+"""What transformers takes where a config is silent."""
+HEADS = "classifier.dense", "classifier.out_proj"
+"""The head of every family but BERT."""
+CLASSES = {
+    "bert": "BertForSequenceClassification",
+    "roberta": "RobertaForSequenceClassification",
+    "xlm-roberta": "XLMRobertaForSequenceClassification",
+    "camembert": "CamembertForSequenceClassification",
+    "t5": "T5ForConditionalGeneration",
+    "mt5": "MT5ForConditionalGeneration",
+}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The share that dropout leaves out of states, attention weights, and before the outputs."""
+
+    hidden: float
+    attention: float
+    outputs: float
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A base, and what is asked of it."""
+
+    loaded: Loaded
+    dropout: float | None
+    document_tokens: int | None
+    fresh_head: bool
+    random_weights: bool
+    seed: int
+
+    def rates(self, hidden: str, attention: str, outputs: str) -> Rates:
+        """What is asked for, or what the config says under these names."""
+        if self.dropout is not None:
+            return Rates(self.dropout, self.dropout, self.dropout)
+        config = self.loaded.config
+        usual = float(config.get(hidden, DROPOUT))
+        last = config.get(outputs)
+        return Rates(
+            usual,
+            float(config.get(attention, DROPOUT)),
+            usual if last is None else float(last),
+        )
+
+    def base(self) -> Base:
+        """The base by its weights; random weights are said to be."""
+        found = identify(self.loaded.folder)
+        if not self.random_weights:
+            return found
+        return Base(f"random weights in the shape of {found.name}", found.sha256)
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """All a module needs: config and weights as they will be saved, and how to use them."""
+
+    loaded: Loaded
+    note: ModelNote
+    rates: Rates
+    head_names: frozenset[str]
+
+
+def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Ready:
+    """A cross-encoder: the base's body and its head, or a fresh one."""
+    loaded = start.loaded
+    longest = _bert.build(loaded).longest
+    note = note_if_any(loaded.folder)
+    length = max_length or (note.max_length if note else min(LENGTH, longest))
+    check_length(length, longest, loaded.tokens.pair_layout().extra)
+    count = _outputs(start, outputs)
+    weights, head = _pair_weights(start, count)
+    labels = [f"LABEL_{number}" for number in range(count)]
+    config = {
+        **_plain(loaded.config),
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+    names = "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"
+    return Ready(
+        replace(loaded, config=config, weights=weights),
+        ModelNote(
+            "cross-encoder",
+            length,
+            scale_of(count, None),
+            count,
+            start.document_tokens,
+            base=start.base(),
+        ),
+        start.rates(*names),
+        head,
+    )
+
+
+def start_texts(start: Start, max_length: int | None) -> Ready:
+    """A bi-encoder: the base's body; a pooler that the base has is kept as it is."""
+    loaded, folder = start.loaded, start.loaded.folder
+    note = note_if_any(folder)
+    if note and note.scorer != "bi-encoder":
+        raise InputError(
+            f"{folder} is a {note.scorer}, not a bi-encoder",
+            hint="train it by a recipe for that, or name a bi-encoder",
+        )
+    longest = _bert.build(loaded).longest
+    length = max_length or text_length_of(folder, note) or min(LENGTH, longest)
+    check_length(length, longest, loaded.tokens.single_layout().extra)
+    body, pooler = _body("model", loaded)
+    weights = {name.removeprefix("model."): value for name, value in (body | pooler).items()}
+    if start.random_weights:
+        draw = Draw.of(start.seed)
+        weights = {name: draw.like(name, value) for name, value in weights.items()}
+    named = CLASSES[loaded.config["model_type"]].replace("ForSequenceClassification", "Model")
+    config = {**_plain(loaded.config), "architectures": [named]}
+    made = ModelNote(
+        "bi-encoder", length, "cosine", pooling=pooling_of(folder, note), base=start.base()
+    )
+    names = "hidden_dropout_prob", "attention_probs_dropout_prob", "hidden_dropout_prob"
+    return Ready(
+        replace(loaded, config=config, weights=weights),
+        made,
+        start.rates(*names),
+        frozenset(),
+    )
+
+
+def start_words(
+    start: Start, words: Sequence[str | int] | None, template: str | None, max_length: int | None
+) -> Ready:
+    """A T5 with two words."""
+    loaded = start.loaded
+    family = loaded.config["model_type"]
+    if family not in _t5.FAMILIES:
+        raise InputError(
+            f"{loaded.folder} is a model of type {family!r}, which tamis cannot train on words",
+            hint=f"it trains {', '.join(_t5.FAMILIES)}",
+        )
+    note = note_if_any(loaded.folder)
+    asked = words or (note.word_ids if note else None)
+    if not asked:
+        raise InputError(
+            f"{loaded.folder} names no target words", hint='give two, for example "true" "false"'
+        )
+    first, second = ids = word_ids(loaded.tokens, asked)
+    length = length_of(loaded, max_length or (note.max_length if note else None))
+    _t5.build(loaded, length)
+    name = loaded.tokens.backend.id_to_token
+    made = ModelNote(
+        "target-words",
+        length,
+        "probability",
+        template=template or (note.template if note else None) or TEMPLATE,
+        words=(name(first), name(second)),
+        word_ids=ids,
+        score="words",
+        family="sequence-to-sequence",
+        base=start.base(),
+    )
+    loaded, head = _word_weights(start, ids)
+    rates = start.rates("dropout_rate", "dropout_rate", "dropout_rate")
+    return Ready(loaded, made, rates, head)
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Fresh weights, one after the other from one seed."""
+
+    generator: Any
+
+    @classmethod
+    def of(cls, seed: int) -> Draw:
+        """Fresh weights of a seed."""
+        return cls(require("torch").Generator().manual_seed(seed))
+
+    def normal(self, *shape: int, spread: float = SPREAD) -> Tensor:
+        """Normally distributed around zero."""
+        return require("torch").empty(*shape).normal_(0.0, spread, generator=self.generator)
+
+    def dense(self, name: str, rows: int, columns: int) -> Weights:
+        """A dense layer that adds nothing of its own."""
+        zeros = require("torch").zeros(rows)
+        return {f"{name}.weight": self.normal(rows, columns), f"{name}.bias": zeros}
+
+    def like(self, name: str, value: Tensor, spread: float = SPREAD) -> Tensor:
+        """A weight of the same shape: a norm starts at one, a bias at zero."""
+        torch = require("torch")
+        if name.lower().endswith(("layernorm.weight", "layer_norm.weight")):
+            return torch.ones_like(value)
+        if name.endswith(".bias"):
+            return torch.zeros_like(value)
+        return self.normal(*value.shape, spread=spread)
+
+
+def _outputs(start: Start, wanted: int | None) -> int:
+    """How many outputs: as many as wanted, which must be the base's own if its head is kept."""
+    own = _own_outputs(start.loaded)
+    if wanted not in (None, 1, 2):
+        raise InputError(f"a re-ranker cannot have {wanted} outputs", hint="say 1 or 2")
+    if wanted and own and wanted != own and not (start.fresh_head or start.random_weights):
+        raise InputError(
+            f"{start.loaded.folder} has a head with {own} output{'s' * (own > 1)}, not {wanted}",
+            hint=f"a recipe with {own}, or a fresh head: --set fresh_head=true",
+        )
+    return wanted or own or 1
+
+
+def _own_outputs(loaded: Loaded) -> int:
+    names = loaded.config.get("architectures") or [""]
+    if not str(names[0]).endswith("ForSequenceClassification"):
+        return 0
+    out = "classifier" if loaded.config["model_type"] == "bert" else "classifier.out_proj"
+    return len(take(loaded.weights, f"{out}.weight", loaded.folder))
+
+
+def _pair_weights(start: Start, outputs: int) -> tuple[Weights, frozenset[str]]:
+    """All weights of a cross-encoder, and which of them are its head: the classifier, and BERT's
+    pooler where it is fresh.
+    """
+    loaded, draw = start.loaded, Draw.of(start.seed)
+    is_bert, width = loaded.config["model_type"] == "bert", loaded.config["hidden_size"]
+    dense, out = ("bert.pooler.dense", "classifier") if is_bert else HEADS
+    fresh = {**draw.dense(dense, width, width), **draw.dense(out, outputs, width)}
+    body, known = _body("bert" if is_bert else "roberta", loaded)
+    if _own_outputs(loaded) and not start.fresh_head:
+        known |= loaded.weights
+    if start.random_weights:
+        body = {name: draw.like(name, value) for name, value in body.items()}
+        known = {}
+    head = {name: known.get(name, value) for name, value in fresh.items()}
+    names = (name for name in head if name.startswith("classifier.") or name not in known)
+    return {**body, **head}, frozenset(names)
+
+
+def _body(root: str, loaded: Loaded) -> tuple[Weights, Weights]:
+    """The weights of an encoder under the name of its model: the body, and the pooler if any."""
+    ends = "embeddings.word_embeddings.weight"
+    prefix = next(name.removesuffix(ends) for name in loaded.weights if name.endswith(ends))
+    parts = {
+        f"{root}.{name.removeprefix(prefix)}": value
+        for name, value in loaded.weights.items()
+        if name.startswith(prefix) and not name.endswith("position_ids")
+    }
+
+    def under(*places: str) -> Weights:
+        roots = tuple(f"{root}.{place}." for place in places)
+        return {name: value for name, value in parts.items() if name.startswith(roots)}
+
+    return under("embeddings", "encoder"), under("pooler")
+
+
+def _word_weights(start: Start, ids: tuple[int, int]) -> tuple[Loaded, frozenset[str]]:
+    """All weights of a T5, and which of them are its head: none, unless that is fresh."""
+    torch, loaded, draw = require("torch"), start.loaded, Draw.of(start.seed)
+    config, weights = _plain(loaded.config), dict(loaded.weights)
+    if "shared.weight" in weights:
+        weights = {name: value for name, value in weights.items() if "embed_tokens" not in name}
+    if start.random_weights:
+        spreads = _t5_spreads(config)
+        weights = {
+            name: draw.like(name, value, spreads.get(name.split(".")[-2], 1.0))
+            for name, value in weights.items()
+        }
+    if not start.fresh_head:
+        return replace(loaded, config=config, weights=weights), frozenset()
+    if "lm_head.weight" not in weights:  # the output is the embedding, scaled
+        scale = _t5.build(loaded, 1).output_scale
+        weights["lm_head.weight"] = weights["shared.weight"] * scale
+        config |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
+    fresh = draw.normal(2, config["d_model"])
+    weights["lm_head.weight"] = weights["lm_head.weight"].index_copy(0, torch.tensor(ids), fresh)
+    return replace(loaded, config=config, weights=weights), frozenset({"lm_head.weight"})
+
+
+def _t5_spreads(config: Mapping[str, Any]) -> dict[str, float]:
+    """The standard deviations that T5 starts from, by the name of the layer; else one."""
+    width, inner, wide = config["d_model"], config["d_kv"], config["d_ff"]
+    narrow = dict.fromkeys(("k", "v", "wi", "wi_0", "wi_1", "relative_attention_bias"), width**-0.5)
+    heads = config["num_heads"]
+    return {
+        **narrow,
+        "q": (width * inner) ** -0.5,
+        "o": (heads * inner) ** -0.5,
+        "wo": wide**-0.5,
+    }
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a model trained by tamis: its class, and weights of four bytes."""
+    dropped = ("_name_or_path", "torch_dtype", "problem_type", "transformers_version")
+    kept = {name: value for name, value in config.items() if name not in dropped}
+    return {**kept, "architectures": [CLASSES[config["model_type"]]], "dtype": "float32"}

@@ -1,0 +1,320 @@
+"""What learns: a model, its optimizer, and the examples, step by step.
+
+In several processes each takes its part of the units of a step, gradients are added, and every
+process takes the same step; the first alone validates and writes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tamis.errors import TrainingError, require
+from tamis.labels.example_texts import row_texts, texts_digest
+from tamis.labels.examples import Examples, digest
+from tamis.models.base_models import find_base, sha256
+from tamis.pipeline.document_lookup import Library
+from tamis.pipeline.stored_embeddings import stored_texts
+from tamis.scorers.batches import one_thread_each, usable_threads
+from tamis.scorers.embedding_cache import Remembering
+from tamis.scorers.model_manifest import documents_of
+from tamis.training import checkpoints
+from tamis.training.checkpoints import Check, History
+from tamis.training.divergence import collapsed, trouble_in
+from tamis.training.losses import LossFunction, loss_of
+from tamis.training.recipe import Recipe
+from tamis.training.samplers import Batch, Epoch, batches, counts, targets
+from tamis.training.schedules import optimizer_of, parameter_groups, rate_at, set_rates
+from tamis.training.trainable import Trainable, accumulate, open_trainable
+from tamis.training.validation import Validation, some_of
+from tamis.types import Pairs
+
+CHECKS = 5
+"""How many validations a training has at least, where the recipe does not say when they are."""
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What is to be trained, from what, on what."""
+
+    examples: Examples
+    """With the texts of their queries."""
+    library: Library
+    recipe: Recipe
+    base: Path | str
+    out: Path
+    validation: Validation | None = None
+    threads: int | None = None
+    random_weights: bool = False
+    """Whether only the shape of the base is taken, not what it has learnt."""
+    texts: Remembering | None = None
+    """Who knows vectors that the base gives to texts, where it only learns to read queries."""
+
+    @property
+    def selects(self) -> bool:
+        """Whether validations select the state that is kept."""
+        return self.validation is not None and self.validation.selects
+
+
+@dataclass(eq=False)
+class Learner:
+    """A model being trained."""
+
+    job: Job
+    accelerator: Any
+    model: Trainable
+    optimizer: Any
+    loss: LossFunction
+    values: Any
+    counts: dict[str, int]
+    steps: int
+    _epoch: tuple[int, Epoch | None] = (-1, None)
+
+    @classmethod
+    def of(cls, job: Job, steps: int | None = None) -> Learner:
+        """A learner at its first step, of so many or as many as the recipe says."""
+        recipe = job.recipe
+        gpu = require("torch").cuda.is_available()
+        accelerator = require("accelerate").Accelerator(cpu=not gpu)
+        model = open_trainable(
+            job.base,
+            scorer=recipe.scorer,
+            outputs=recipe.outputs if recipe.scorer == "cross-encoder" else None,
+            max_length=recipe.max_length,
+            document_tokens=recipe.document_tokens,
+            dropout=recipe.dropout,
+            words=recipe.words if recipe.scorer == "target-words" else None,
+            vocabulary=recipe.loss == "target-words" and recipe.word_loss == "vocabulary",
+            fresh_head=recipe.fresh_head,
+            fixed_documents=recipe.fixed_documents,
+            random_weights=job.random_weights,
+            seed=recipe.seed,
+            texts=job.texts,
+            threads=job.threads or max(1, usable_threads(None) // int(accelerator.num_processes)),
+        )
+        if model.documents:
+            ids = job.examples.docs.take(np.unique(job.examples.doc))
+            for known in stored_texts(job.library, ids, model.documents):
+                model.documents.remember(*known)
+        values, found = targets(job.examples, recipe.loss), counts(job.examples, recipe)
+        accelerator.prepare_model(model, device_placement=True, evaluation_mode=True)
+        return cls(
+            job,
+            accelerator,
+            model,
+            _optimizer(model, recipe),
+            loss_of(recipe, model.note.word_ids),
+            values,
+            found,
+            steps or recipe.total_steps(found["steps"], found["queries"]),
+        )
+
+    @property
+    def every(self) -> int:
+        """After how many steps the model is validated."""
+        if self.job.recipe.validate_every:
+            return self.job.recipe.validate_every
+        return min(self.counts["steps"], max(1, -(-self.steps // CHECKS)))
+
+    @property
+    def threads(self) -> int:
+        """On how many threads this process learns."""
+        many = usable_threads(self.job.threads)
+        return many if self.job.threads else max(1, many // int(self.accelerator.num_processes))
+
+    def plan(self) -> dict[str, Any]:
+        """What must be the same when the training goes on."""
+        job = self.job
+        validation = digest(job.validation.examples) if job.validation else None
+        return {
+            "recipe": job.recipe.record(),
+            "steps": self.steps,
+            "examples": digest(job.examples),
+            "texts": texts_digest(job.examples, job.library),
+            "validation": validation,
+            "base": sha256(find_base(job.base)),
+            "documents": sha256(documents_of(find_base(job.base))),
+            "random weights": job.random_weights,
+            "threads": self.threads,
+            "processes": int(self.accelerator.num_processes),
+        }
+
+    def learn(self, history: History, work: Path) -> None:
+        """Take the next step; a loss that is no number, or that rises, ends the training."""
+        recipe, step, began = self.job.recipe, history.step, time.monotonic()
+        batch = self.batch(step)
+        loss, cut = self.gradient(batch, step)
+        history.losses.append(loss / len(batch))
+        trouble = trouble_in(history.losses)
+        if not trouble and not self.advance(rate_at(step, self.steps, recipe)):
+            trouble = f"the gradient of step {step + 1} is no number"
+        if trouble:
+            raise self._went_wrong(trouble, work)
+        history.texts += sum(map(len, batch))
+        history.cut += cut
+        history.seconds += time.monotonic() - began
+
+    def advance(self, factor: float) -> bool:
+        """Let the optimizer take a step at its rates times a factor, if there is one to take."""
+        torch = require("torch")
+        with one_thread_each(torch) if self.threads == 1 else nullcontext():
+            norm = torch.nn.utils.clip_grad_norm_(
+                self.model.parameters(), self.job.recipe.clip or np.inf
+            )
+            finite = bool(torch.isfinite(norm))
+            if finite:
+                set_rates(self.optimizer, factor)
+                self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return finite
+
+    def forget(self) -> None:
+        """Begin with a new optimizer, as if no step had been taken."""
+        self.optimizer = _optimizer(self.model, self.job.recipe)
+
+    def batch(self, step: int) -> Batch:
+        """The units that a step learns from."""
+        number, place = divmod(step, self.counts["steps"])
+        if self._epoch[0] != number:
+            self._epoch = number, batches(self.job.examples, self.job.recipe, number)
+        found = self._epoch[1]
+        assert found is not None
+        return found[place]
+
+    def gradient(self, batch: Batch, step: int) -> tuple[float, int]:
+        """Add up the gradient of a batch; the sum of its losses, and how many texts were cut."""
+        torch, job = require("torch"), self.job
+        rank, many = self.accelerator.process_index, self.accelerator.num_processes
+        torch.manual_seed(_seed(job.recipe.seed, step, rank))
+        mine = batch[rank::many]
+        rows = np.concatenate(mine) if mine else np.zeros(0, np.int64)
+        prepared = self.model.prepare(*row_texts(job.examples, rows, job.library))
+        cut = sum(text.cut > 0 for text in prepared)
+        bounds = np.cumsum([0, *map(len, mine)]).tolist()
+        units = [prepared[a:b] for a, b in pairwise(bounds)]
+        self.model.train()
+        loss = 0.0
+        if mine:
+            loss = accumulate(
+                self.model,
+                units,
+                [self.values[unit] for unit in mine],
+                self.loss,
+                over=len(batch),
+                budget=job.recipe.micro_tokens,
+                threads=self.threads,
+            )
+        return self._added(loss, cut) if many > 1 else (loss, cut)
+
+    def _added(self, loss: float, cut: int) -> tuple[float, int]:
+        """The same of all processes, after their gradients were added."""
+        torch = require("torch")
+        for parameter in self.model.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = self.accelerator.reduce(parameter.grad, "sum")
+        both = torch.tensor([loss, cut], dtype=torch.float64, device=self.accelerator.device)
+        total, cuts = self.accelerator.reduce(both, "sum").tolist()
+        return total, int(cuts)
+
+    def check(self, history: History, work: Path, *, validate: bool = True) -> None:
+        """Validate the model and keep it; one that gives all texts the same score is refused."""
+        began = time.monotonic()
+        value, same = self.alone(lambda: self._validated(self.job.validation if validate else None))
+        if value is not None:
+            history.checks.append(Check(history.step, value))
+        if same and history.step:
+            raise self._went_wrong("all texts of a query have the same score", work)
+        self.keep(history, work)
+        history.checked += time.monotonic() - began
+
+    def _validated(self, validation: Validation | None) -> tuple[float | None, bool]:
+        """The measure on the validation examples, and whether all their scores are the same.
+
+        Without such examples there is no measure, and some that were learnt from are scored.
+        """
+        examples = self.job.examples
+        watched = validation.examples if validation else some_of(examples, self.job.recipe.seed)
+        scores = self.scores(watched)
+        same = collapsed(scores, watched.offsets)
+        return (validation.value(scores) if validation else None), same
+
+    def scores(self, examples: Examples) -> Any:
+        """The scores of all rows of some examples by the model as it is now."""
+        scorer, found = self.model.scorer(threads=self.threads), np.empty(len(examples), np.float32)
+        for start in range(0, len(examples), ROWS):
+            rows = np.arange(start, min(start + ROWS, len(examples)))
+            queries, texts = row_texts(examples, rows, self.job.library)
+            index = np.stack([np.arange(len(rows))] * 2, 1).astype(np.int32)
+            found[rows] = scorer.score(Pairs(queries, texts, index)).values
+        return found
+
+    def keep(self, history: History, work: Path) -> None:
+        """Write a checkpoint."""
+        self.alone(lambda: checkpoints.save(work, self.model, self.optimizer, history))
+
+    def restored(self, work: Path) -> History:
+        """Put everything into the state of the last checkpoint."""
+        found = checkpoints.steps(work)
+        if not found:
+            return History()
+        load = require("safetensors.torch").load_file
+        self.model.load_state_dict(
+            load(checkpoints.model_at(work, found[-1]) / "model.safetensors")
+        )
+        checkpoints.load_optimizer(work, found[-1], self.optimizer)
+        return checkpoints.read_history(work, found[-1])
+
+    def is_patience_over(self, history: History) -> bool:
+        """Whether the validations since the best are as many as the recipe bears."""
+        patience = self.job.recipe.patience if self.job.selects else None
+        return patience is not None and history.since_best() >= patience
+
+    def told(self, history: History) -> str:
+        """Where training stands, for the line of progress."""
+        recent = history.losses[-RECENT:]
+        said = f"training, loss {sum(recent) / len(recent):.3f}"
+        if history.checks and self.job.validation:
+            said += f", {self.job.validation.measure} {history.checks[-1].value:.3f}"
+        return f"{said}, {history.texts / max(history.seconds, 1e-9):.1f} texts a second"
+
+    def alone(self, work: Callable[[], Found]) -> Found:
+        """What the first process finds, told to all."""
+        if self.accelerator.num_processes == 1:
+            return work()
+        share = require("accelerate.utils").broadcast_object_list
+        found: list[Any] = [work() if self.accelerator.is_main_process else None]
+        return share(found)[0]  # type: ignore[no-any-return]
+
+    def _went_wrong(self, trouble: str, work: Path) -> TrainingError:
+        found = checkpoints.steps(work)
+        kept = f"; the model after step {found[-1]} is in {checkpoints.model_at(work, found[-1])}"
+        return TrainingError(
+            f"training was stopped: {trouble}",
+            hint="set a smaller rate, a longer warm-up, or another loss" + (kept if found else ""),
+        )
+
+
+ROWS = 4096
+"""How many rows are scored at a time."""
+RECENT = 20
+"""Over how many steps the loss that is shown is averaged."""
+
+
+def _optimizer(model: Trainable, recipe: Recipe) -> Any:
+    return optimizer_of(
+        parameter_groups(model.named_parameters(), recipe, model.head_names), recipe
+    )
+
+
+def _seed(*numbers: int) -> int:
+    """A seed for each step of each process, from the recipe's."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
