@@ -1,4 +1,4 @@
-"""`tamis.fit`: documents of any form in, a sieve out; what `tamis fit` calls too."""
+"""`tamis.fit`: documents of any form in, a sieve out; `tamis fit` runs the same job."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class FitRequest:
     """A collection, an index or a sieve by its path or id, or a collection itself."""
     out: Path
     base: str | None = DEFAULT_BASE
-    """None, or a model that cannot be found: ranking goes by words alone."""
+    """None: ranking goes by words alone; so it does where torch is missing for the default one."""
     measure: str = "RR@10"
     max_time: float = DEFAULT_MINUTES * 60.0
     user_run: str | Run | None = None
