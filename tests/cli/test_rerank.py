@@ -135,7 +135,10 @@ def test_the_table_for_a_person(folder: Path, capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr()
     assert "tokens 56, passages 2, documents 2" in printed.out
     assert "queries with another first document" in printed.out
-    assert "left out, for TREC runs have no place for it: previous_score, passage, truncated_tokens" in printed.err
+    assert (
+        "left out, for TREC runs have no place for it: previous_score, passage, truncated_tokens"
+        in printed.err
+    )
     assert run([*RERANK, "--model", "model", "-o", "-"]) == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("q1 Q0 ")

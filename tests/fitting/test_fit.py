@@ -297,7 +297,7 @@ def test_queries_without_an_answer_count_for_the_threshold(
             file.writelines(f"{name}\td00\t0\n" for name in names)
     _, after = fit(request(folder, tmp_path / "s", base))
     assert before is not None and after is not None
-    assert after.manifest["data"]["queries judged to have no answer"] == 5
+    assert after.manifest["data"]["queries_judged_to_have_no_answer"] == 5
     for name, more in (("calibration", 3), ("threshold_test", 2)):
         assert after.manifest[name]["queries"] == before.manifest[name]["queries"] + more
     known = {"BM25": ["retriever"]}
@@ -725,7 +725,10 @@ def test_a_run_of_ones_own_that_loses_is_not_selected(
         _, sieve = fit(request(folder, tmp_path / "s", None, user_run=str(bad)))
     assert sieve is not None and sieve.manifest["selected"] == "BM25"
     assert "1 of 369 candidates" in caplog.text
-    assert sieve.manifest["reason"] == "tested on 16 queries, on which your run had failed"
+    assert (
+        sieve.result.selection is not None
+        and "below BM25" in sieve.result.selection.rejections["your run"]
+    )
     bad.write_text("q001 Q0 gone 9 9 x\n")
     with pytest.raises(InputError, match="no document of this collection"):
         fit(request(folder, tmp_path / "t", None, user_run=str(bad)))
@@ -1046,7 +1049,7 @@ def test_judged_queries_that_are_not_used_are_counted() -> None:
              "train": judged.select(Ids.of(f"q{n:03}" for n in range(1, 40, 2)))}  # fmt: skip
     parts = split_queries(log, given, docs)
     assert parts.sharing_answers == 20
-    assert parts.facts()["test queries with an answer of a training query"] == 20
+    assert parts.facts()["test_queries_with_an_answer_of_a_training_query"] == 20
 
 
 def test_judgements_of_which_none_can_be_used_are_refused(tmp_path: Path) -> None:
@@ -1086,7 +1089,7 @@ def test_every_split_with_test_in_its_name_is_held_out(name: str) -> None:
     parts = split_queries(queries, judged, Ids.of(["d1"]))
     assert ([*parts.train.queries], [*parts.test.queries]) == (["q0"], ["q1", "q2"])
     assert [*parts.log.ids] == ["q0", "q3"]
-    assert name in str(parts.facts()["judged queries for the test"])
+    assert name in str(parts.facts()["judged_queries_for_the_test"])
 
 
 def test_a_line_more_in_a_log_leaves_every_judgement_with_its_query(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.fitting.test_fit import PLAN, base, collection, hand_over
+from tests.fitting.test_fit import PLAN, base, check_tested, collection, hand_over
 
 import tamis
 from tamis.fitting import systems
@@ -72,16 +72,16 @@ class QueryLikelihood(Retriever):
         return default_source(fit.index, "ql", rm3=False).spec()
 
 
-def with_kinds(monkeypatch: pytest.MonkeyPatch, *kinds: SystemKind) -> None:
-    """Let these be in the tuple too."""
-    more = (*systems.KINDS[:3], *kinds, *systems.KINDS[3:])
-    monkeypatch.setattr("tamis.fitting.systems.KINDS", more)
-    monkeypatch.setattr("tamis.fitting.job.KINDS", more)
+def with_kinds(*kinds: SystemKind) -> tuple[SystemKind, ...]:
+    """All kinds, these among them."""
+    return (*systems.KINDS[:3], *kinds, *systems.KINDS[3:])
 
 
 def fit_tiny(folder: Path, out: Path, base: Path | None, **options: Any) -> Sieve:
+    kinds = options.pop("kinds", systems.KINDS)
     given = {"depth": 10, "max_time": 900.0, "threads": 1, **options}
-    sieve = run_fit(FitRequest(str(folder), out, None if base is None else str(base), **given))[1]
+    request = FitRequest(str(folder), out, None if base is None else str(base), **given)
+    sieve = run_fit(request, kinds=kinds)[1]
     assert sieve is not None
     return sieve
 
@@ -89,9 +89,9 @@ def fit_tiny(folder: Path, out: Path, base: Path | None, **options: Any) -> Siev
 def test_a_kind_of_ones_own_is_planned_compared_and_reopened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_kinds(monkeypatch, BackwardsKind(), QueryLikelihood())
+    kinds = with_kinds(BackwardsKind(), QueryLikelihood())
     folder = collection(tmp_path / "docs")
-    sieve = fit_tiny(folder, tmp_path / "s", None)
+    sieve = fit_tiny(folder, tmp_path / "s", None, kinds=kinds)
     results = {system.name: system for system in sieve.result.systems}
     assert {"BM25", "query likelihood", "backwards", "backwards + BM25 (.50)"} <= set(results)
     assert results["backwards"].held_out is not None and results["backwards"].test is not None
@@ -100,13 +100,15 @@ def test_a_kind_of_ones_own_is_planned_compared_and_reopened(
     assert {step.key for step in sieve.result.plan.steps} >= {"backwards", "ql"}
 
     hand_over(monkeypatch, "backwards")
-    other = fit_tiny(folder, tmp_path / "t", None)
+    other = fit_tiny(folder, tmp_path / "t", None, kinds=kinds)
     assert other.result.selected == "backwards"
-    opened = load_sieve(tmp_path / "t")
+    opened = load_sieve(tmp_path / "t", openers=BackwardsKind.openers)
     assert isinstance(opened.stage, Backwards)
     reversed_ids = [hit.id for hit in opened.search("drum net", top=1000)]
-    plain = [hit.id for hit in sieve.search("drum net", top=1000)]
-    assert set(reversed_ids) == set(plain) and reversed_ids != plain
+    assert len(reversed_ids) == 10, "as deep as it was tested"
+    check_tested(folder, opened)
+    monkeypatch.setattr("tamis.fitting.systems.KINDS", kinds)
+    assert isinstance(load_sieve(tmp_path / "t").stage, Backwards), "known from the tuple"
 
 
 def test_what_the_data_do_not_allow_is_not_planned() -> None:
@@ -166,6 +168,8 @@ def test_a_result_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     judged = tamis.open_collection(tmp_path / "docs").qrels["test"].select(run.queries.ids)
     again = tamis.evaluate(judged, {"BM25": run}, "RR@10")
     assert np.array_equal(again.values("BM25", "RR@10"), evaluation.values("BM25", "RR@10"))
+    evaluation.report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_a_sieve_of_an_older_layout_is_refused(tmp_path: Path) -> None:

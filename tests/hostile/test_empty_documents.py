@@ -73,7 +73,7 @@ def test_it_is_indexed_and_found_by_no_word(docs: Path, capsys: pytest.CaptureFi
     assert run(["search", "index", "docs", "-o", "out.parquet", "--top", "100"]) == 0
     ranked = read_run("out.parquet")
     assert {name for query in ranked.queries.ids for name in ranked[query].ids}.isdisjoint(EMPTY)
-    assert facts(capsys, "info", "index")["documents without a term"] == 2
+    assert facts(capsys, "info", "index")["documents_without_terms"] == 2
     assert facts(capsys, "info", "docs")["documents"]["without text"] == 2
 
 
@@ -167,7 +167,7 @@ def test_a_model_is_trained_and_a_sieve_made(
     with caplog.at_level("WARNING", "tamis"):
         _, sieve = run_fit(request)
     assert sieve is not None
-    assert sieve.manifest["data"]["documents without a term"] == 2
+    assert sieve.manifest["data"]["documents_without_terms"] == 2
     assert caplog.text.count("2 documents without text") == 1
-    assert "documents without a term" in Path("a.sieve/report.html").read_text()
+    assert "documents without terms" in Path("a.sieve/report.html").read_text()
     assert sieve.search("drum sieve")

@@ -115,10 +115,12 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
     """
     if not qrels:
         return None
+    from tamis.collection.judgements import split_of
+
     found: dict[str, str] = {}
     for given in qrels:
         split, _, file = given.partition("=")
-        name = split if file else _split_of(given)
+        name = split if file else split_of(given)
         if name in found:
             raise InputError(
                 f"there are two files of judgements for the split {name!r}",
@@ -136,12 +138,6 @@ def warn_of_test_split(qrels: str) -> None:
     path = Path(qrels)
     if is_test(the_split(path)[0] if path.is_dir() else path.name):
         say(f"warning: {qrels} is a test split: what is chosen on it looks too good on it")
-
-
-def _split_of(path: str) -> str:
-    from tamis.collection.judgements import the_split
-
-    return the_split(Path(path))[0] if Path(path).is_dir() else "test"
 
 
 def say(words: str) -> None:

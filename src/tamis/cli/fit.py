@@ -134,9 +134,10 @@ def show_plan(inputs: FitInputs, plan: Plan) -> None:
     from tamis.durable import duration
     from tamis.fitting.result import data_facts
 
-    for name, value in data_facts(inputs).items():
+    for key, value in data_facts(inputs).items():
+        name = key.replace("_", " ")
         if isinstance(value, Mapping):
-            value = ", ".join(f"{what} {count:,}" for what, count in value.items())
+            value = ", ".join(f"{what.replace('_', ' ')} {n:,}" for what, n in value.items())
         say(f"  {name}: {value:,}" if isinstance(value, int) else f"  {name}: {value}")
     say(f"  base model: {inputs.base_name}")
     say("plan:")

@@ -81,7 +81,7 @@ def described(folder: Path) -> dict[str, Any]:
         "base_model": result.base_model,
         "measure": result.measure,
         "selected": result.selected,
-        "pipeline": result.pipeline_in_words,
+        "pipeline_in_words": result.pipeline_in_words,
         "test": result.test_means,
         "threshold_test": asdict(result.threshold_test) if result.threshold_test else None,
         "labels": result.labels,

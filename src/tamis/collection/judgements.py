@@ -123,6 +123,11 @@ def the_split(folder: Path) -> tuple[str, Path]:
     )
 
 
+def split_of(path: Path | str) -> str:
+    """The split of judgements that nobody named one for: a folder's own, else `test`."""
+    return the_split(Path(path))[0] if Path(path).is_dir() else "test"
+
+
 def write_qrels(qrels: Qrels, path: Path | str, *, format: str = "", force: bool = False) -> None:
     """Write `trec`, `beir` or `parquet`; by default, Parquet or TREC by the name's ending."""
     path = Path(path)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tamis.collection.base import Collection, OnError
+from tamis.collection.judgements import split_of
 from tamis.collection.objects import AnyDocuments, AnyQueries, as_documents, as_queries
 from tamis.collection.run_objects import AnyQrels, AnyRun, as_qrels, as_run
 from tamis.durable import parse_time
@@ -15,6 +16,8 @@ from tamis.evaluation import parse_measure
 from tamis.fitting.job import OnPlan, run_fit
 from tamis.fitting.request import DEFAULT_BASE, FitRequest
 from tamis.fitting.sieve import Sieve
+from tamis.fitting.system import SystemKind
+from tamis.fitting.systems import KINDS
 from tamis.search import Index
 from tamis.types import Qrels, Queries
 
@@ -39,6 +42,7 @@ def fit(
     resume: bool = False,
     force: bool = False,
     on_plan: OnPlan = lambda inputs, plan: None,
+    kinds: Sequence[SystemKind] = KINDS,
 ) -> Sieve:
     """Build the best ranker for documents in the time given, test it against BM25, and write it.
 
@@ -49,6 +53,7 @@ def fit(
     `max_time` is a time such as "20m", or seconds. `base` is the model to start from; None ranks
     by words alone. With `user_run`, the results of your own retriever are re-ranked. What is done
     is told through `logging`; `on_plan` is called with the data and the plan before the work.
+    `kinds` are the kinds of system that are compared.
 
     >>> from tempfile import mkdtemp
     >>> texts = ["A tamis is a drum sieve.", "A colander drains pasta.", "A whisk beats eggs."]
@@ -76,7 +81,7 @@ def fit(
         on_error=on_error,
         command=f"tamis.fit(…, out={str(out)!r})",
     )
-    sieve = run_fit(request, resume=resume, force=force, on_plan=on_plan)[1]
+    sieve = run_fit(request, resume=resume, force=force, on_plan=on_plan, kinds=kinds)[1]
     assert sieve is not None
     return sieve
 
@@ -100,12 +105,14 @@ def _path_or(given: Any, convert: Any) -> Any:
 
 
 def _qrels(given: Any) -> dict[str, str | Qrels]:
-    """Judgements by split; those without one are of the split `judged`."""
+    """Judgements by split; of a file or folder the split that `tamis fit --qrels` takes it for."""
     if given is None:
         return {}
     if isinstance(given, Mapping) and not _is_one(given):
         return {str(split): _path_or(qrels, as_qrels) for split, qrels in given.items()}
-    return {"judged": _path_or(given, as_qrels)}
+    if isinstance(given, str | Path):
+        return {split_of(given): str(given)}
+    return {"judged": as_qrels(given)}
 
 
 def _is_one(given: Mapping[Any, Any]) -> bool:

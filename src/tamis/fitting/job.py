@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,7 +29,8 @@ from tamis.fitting.result import make_result
 from tamis.fitting.selection import select_system
 from tamis.fitting.sieve import KIND, Sieve, load_sieve
 from tamis.fitting.sieve_folder import write_sieve
-from tamis.fitting.systems import KINDS
+from tamis.fitting.system import SystemKind
+from tamis.fitting.systems import KINDS, kind_openers
 from tamis.fitting.systems.user_run import open_user_run
 from tamis.fitting.workspace import (
     Timing,
@@ -59,6 +60,7 @@ def run_fit(
     force: bool = False,
     dry_run: bool = False,
     on_plan: OnPlan = lambda inputs, plan: None,
+    kinds: Sequence[SystemKind] = KINDS,
 ) -> tuple[Plan, Sieve | None]:
     """Make a sieve of a collection; with `dry_run` only the plan.
 
@@ -66,34 +68,37 @@ def run_fit(
     Where it is there already, `resume` removes what the fit left behind.
     """
     _check_place(request)
+    openers = kind_openers(kinds)
     folder = request.out.with_name(f"{request.out.name}.fitting")
     if resume and not dry_run and _is_complete(request, folder):
         with locked(folder):
             remove_workspace(folder)
         _log.info("%s is complete: the fit had ended, what it left was removed", request.out)
-        sieve = load_sieve(request.out, threads=request.threads)
+        sieve = load_sieve(request.out, threads=request.threads, openers=openers)
         return from_json(Plan, sieve.manifest["plan"]), sieve
     _check_output(request, force or dry_run)
     if dry_run:
         with TemporaryDirectory() as scratch:
             inputs = open_inputs(request, Workspace(Path(scratch)))
-            plan = plan_fit(inputs)
+            plan = plan_fit(inputs, kinds)
             on_plan(inputs, plan)
         return plan, None
     with open_workspace(folder, request.to_json(), resume=resume, force=force) as work:
         inputs = open_inputs(request, work)
-        plan = plan_fit(inputs)
+        plan = plan_fit(inputs, kinds)
         on_plan(inputs, plan)
-        _fit_and_write(inputs, plan, force=force)
+        _fit_and_write(inputs, plan, kinds, force=force)
         remove_workspace(folder)
-    return plan, load_sieve(request.out, threads=request.threads)
+    return plan, load_sieve(request.out, threads=request.threads, openers=openers)
 
 
-def _fit_and_write(inputs: FitInputs, plan: Plan, *, force: bool) -> None:
+def _fit_and_write(
+    inputs: FitInputs, plan: Plan, kinds: Sequence[SystemKind], *, force: bool
+) -> None:
     inputs = inputs.with_test_sample(plan.test_queries)
-    fit = FitContext.of(inputs, plan, retrieve(inputs, plan, KINDS))
-    selected = select_system(fit, KINDS)
-    result = make_result(fit, selected, trained_on_folds=trains_on_folds(plan, KINDS))
+    fit = FitContext.of(inputs, plan, retrieve(inputs, plan, kinds))
+    selected = select_system(fit, kinds)
+    result = make_result(fit, selected, trained_on_folds=trains_on_folds(plan, kinds))
     write_sieve(fit, selected, result, force=force)
 
 
@@ -238,13 +243,13 @@ def _open_base(request: FitRequest, work: Workspace) -> tuple[BaseModel | None, 
         return None, str(error)
 
 
-def plan_fit(inputs: FitInputs) -> Plan:
+def plan_fit(inputs: FitInputs, kinds: Sequence[SystemKind] = KINDS) -> Plan:
     """The plan, made once: a fit that resumes keeps it."""
     request, work = inputs.request, inputs.work
 
     def make() -> dict[str, Any]:
         sizes, pace = measure_data(inputs)
-        return to_json(make_plan(sizes, pace, request.max_time, work.elapsed, KINDS))
+        return to_json(make_plan(sizes, pace, request.max_time, work.elapsed, kinds))
 
     return from_json(Plan, work.record("plan", make, Timing("", "plan")))
 

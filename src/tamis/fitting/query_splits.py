@@ -94,15 +94,19 @@ class QuerySplits:
             how = f"held out: split{'s' * (len(self.test_splits) > 1)} {splits}"
         facts: dict[str, Any] = {
             "queries": len(self.queries),
-            "judged queries for training and selection": len(self.train),
-            "judged queries for the test": f"{len(self.test):,} ({how})" if len(self.test) else 0,
-            "queries without judgements": len(self.queries) - len(self.judged),
+            "judged_queries_for_training_and_selection": len(self.train),
+            "judged_queries_for_the_test": f"{len(self.test):,} ({how})" if len(self.test) else 0,
+            "queries_without_judgements": len(self.queries) - len(self.judged),
         }
         if self.sharing_answers:
-            facts["test queries with an answer of a training query"] = self.sharing_answers
+            facts["test_queries_with_an_answer_of_a_training_query"] = self.sharing_answers
         if any(map(len, self.unanswerable)):
-            facts["queries judged to have no answer"] = sum(map(len, self.unanswerable))
-        return facts | ({"left out": dict(self.left_out)} if self.left_out else {})
+            facts["queries_judged_to_have_no_answer"] = sum(map(len, self.unanswerable))
+        return facts | (
+            {"left_out": {what.replace(" ", "_"): n for what, n in self.left_out.items()}}
+            if self.left_out
+            else {}
+        )
 
 
 def split_queries(

@@ -70,10 +70,15 @@ def _plain(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Facts as HTML, a mapping in one line."""
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            parts = ", ".join(f"{escape(str(n))} {_shown(v)}" for n, v in value.items())
-            yield escape(str(name)), parts
+            parts = ", ".join(f"{_spaced(n)} {_shown(v)}" for n, v in value.items())
+            yield _spaced(name), parts
         else:
-            yield escape(str(name)), _shown(value)
+            yield _spaced(name), _shown(value)
+
+
+def _spaced(key: object) -> str:
+    """A key as people read it."""
+    return escape(str(key).replace("_", " "))
 
 
 def _shown(value: object) -> str:

@@ -26,7 +26,7 @@ from tamis.fitting.selection import Selected, base_system, bm25_system
 from tamis.fitting.system import System
 from tamis.fitting.workspace import Timing
 from tamis.scorers.model_manifest import find_model_manifest
-from tamis.types import Ids
+from tamis.types import Ids, Qrels, Run
 
 MORE_MEASURES = ("nDCG@10", "R@10")
 """Measures beside the one that systems are selected by."""
@@ -199,24 +199,28 @@ _NESTED = tuple(one.name for one in fields(_Nested))
 
 
 def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Every value of an evaluation."""
+    """Every value of an evaluation, and the judgements behind them."""
+    qrels = evaluation.qrels
     return {
         "queries": list(evaluation.queries),
         "measures": [str(measure) for measure in evaluation.measures],
         "per_query": {run: table.tolist() for run, table in evaluation.per_query.items()},
         "missing": {run: list(ids) for run, ids in evaluation.missing.items()},
         "unjudged": {run: list(ids) for run, ids in evaluation.unjudged.items()},
+        "qrels": {query: qrels[query] for query in qrels} if qrels is not None else None,
     }
 
 
-def evaluation_from_json(data: Mapping[str, Any]) -> Evaluation:
-    """What `evaluation_to_json` wrote."""
+def evaluation_from_json(data: Mapping[str, Any], runs: Mapping[str, Run]) -> Evaluation:
+    """What `evaluation_to_json` wrote, of these runs."""
     return Evaluation(
         Ids.of(data["queries"]),
         tuple(parse_measures(data["measures"])),
         {run: np.array(table, np.float64) for run, table in data["per_query"].items()},
         {run: Ids.of(ids) for run, ids in data["missing"].items()},
         {run: Ids.of(ids) for run, ids in data["unjudged"].items()},
+        Qrels.from_dict(data["qrels"]) if data.get("qrels") else None,
+        runs,
     )
 
 
@@ -304,23 +308,19 @@ def data_facts(fit: FitInputs) -> dict[str, Any]:
     """What there is to train and to test on."""
     documents: dict[str, Any] = {"documents": fit.index.documents}
     if empty := fit.index.documents_without_terms:
-        documents["documents without a term"] = empty
+        documents["documents_without_terms"] = empty
     if left_out := fit.collection.faults.left_out:
-        documents["files left out"] = dict(left_out)
+        documents["files_left_out"] = dict(left_out)
     words = round(average_words(fit.index), 1)
-    lengths = {"average length in words, without stop words": words}
-    return {**documents, **lengths, **fit.splits.facts(), "scored by": fit.passages}
+    lengths = {"average_words_without_stop_words": words}
+    return {**documents, **lengths, **fit.splits.facts(), "passages": fit.passages}
 
 
 def pipeline_in_words(fit: FitContext, selected: Selected) -> str:
     """The selected system in a sentence."""
     system, depth = selected.system, fit.request.depth
     kind = system.retriever
-    start = f"{kind.name} finds documents"
-    if kind.lexical_column is not None:
-        start = "BM25 and embeddings find documents"
-    if kind.is_users_own:
-        start = "your own retriever finds documents"
+    start = kind.in_words or f"{kind.name} finds documents"
     if system.reranker is None:
         return f"{start}; no model re-ranks them."
     if system.weight == 0:

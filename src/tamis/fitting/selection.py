@@ -74,7 +74,8 @@ def select_system(fit: FitContext, kinds: Sequence[SystemKind]) -> Selected:
     """Train what is planned, then select by judgements; the default system without any."""
     rerankers = [kind for kind in kinds if isinstance(kind, Reranker) and kind.is_planned(fit.plan)]
     folds: list[Fold] = []
-    if len(fit.splits.train) and rerankers:
+    compares = rerankers or len(fit.retrieved.retrievers) > 1
+    if len(fit.splits.train) and compares:
         trained = trains_on_folds(fit.plan, kinds)
         folds = make_folds(fit.splits, fit.plan, fit.request.seed, trained=trained)
     if not folds:

@@ -6,14 +6,15 @@ It is what a fit writes, and all there is to search with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tamis.collection.objects import AnyQueries, as_queries
 from tamis.collection.readers import read_queries
+from tamis.collection.runs import read_run
 from tamis.errors import InputError, UnknownKindError
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
@@ -25,7 +26,7 @@ from tamis.models.model import Ranked
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
-from tamis.registry import Opening
+from tamis.registry import NO_OPENERS, Openers, Opening
 from tamis.search import Index
 from tamis.search.dense import DenseSource
 from tamis.search.index import verify
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 KIND = "sieve"
 INDEX, MODEL, ENCODER, QUERIES = "index", "model", "encoder", "queries.jsonl"
-REPORT, EVALUATION = "report.html", "evaluation.json"
+REPORT, EVALUATION, RUNS = "report.html", "evaluation.json", "runs"
 RETRIEVAL_DEPTH = 1000
 """How many documents the retriever finds at least."""
 DEFAULT_FUSION_WEIGHT = 0.75
@@ -73,6 +74,8 @@ class Pipeline:
     """What re-ranks them, or only scores them to tell how probable an answer is."""
     depth: int
     passages: str
+    has_comparable_scores: bool = False
+    """Whether the retriever's scores can be compared from query to query, as BM25's can."""
 
     @property
     def is_tested_retriever(self) -> bool:
@@ -87,6 +90,8 @@ class Sieve:
     path: Path
     manifest: Mapping[str, Any]
     threads: int | None = None
+    openers: Openers = field(default_factory=lambda: NO_OPENERS)
+    """What opens stages and sources of one's own; see `tamis.open_stage`."""
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -95,7 +100,7 @@ class Sieve:
 
     @cached_property
     def _opening(self) -> Opening:
-        return Opening(self.path, self.threads)
+        return Opening(self.path, self.threads, self.openers)
 
     @cached_property
     def index(self) -> Index:
@@ -128,12 +133,15 @@ class Sieve:
     @cached_property
     def source(self) -> Source:
         """Everything: queries in, the ranking out."""
-        retriever = self.retriever % max(RETRIEVAL_DEPTH, self.pipeline.depth)
+        deep = self.retriever % max(RETRIEVAL_DEPTH, self.pipeline.depth)
         stage = self.stage
         keeps_order = isinstance(stage, Interpolate) and stage.weight == 0
         if stage is None or (keeps_order and self.calibration is None):
-            return retriever
-        return retriever >> stage
+            return deep
+        inner = stage.stage if isinstance(stage, Interpolate) else stage
+        if isinstance(inner, Rerank):  # it scores the first and leaves the others below
+            return deep >> stage
+        return self.retriever % self.pipeline.depth >> stage  # as it was tested
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -158,10 +166,11 @@ class Sieve:
         from tamis.fitting.result import FitResult, evaluation_from_json
 
         path = self.path / EVALUATION
-        values = json.loads(path.read_text("utf-8")) if path.is_file() else None
-        return FitResult.from_json(
-            self.manifest, None if values is None else evaluation_from_json(values)
-        )
+        if not path.is_file():
+            return FitResult.from_json(self.manifest, None)
+        values = json.loads(path.read_text("utf-8"))
+        runs = StoredRuns(self.path / RUNS, tuple(values["per_query"]))
+        return FitResult.from_json(self.manifest, evaluation_from_json(values, runs))
 
     def search(self, text: str, top: int = 10) -> list[Hit]:
         """The best documents for some words."""
@@ -243,7 +252,7 @@ class Sieve:
         """How probable each row of a run of this sieve is an answer; None without calibration."""
         if self.calibration is None:
             return None
-        rows = features(run, self.pipeline.retriever == "bm25")
+        rows = features(run, self.pipeline.has_comparable_scores)
         probabilities: list[float] = self.calibration.probability(rows).tolist()
         return probabilities
 
@@ -253,6 +262,30 @@ class Sieve:
         return (
             f"<Sieve {self.path.name}: {self.index.documents:,} documents, {selected}, {verified}>"
         )
+
+
+@dataclass(frozen=True)
+class StoredRuns(Mapping[str, Run]):
+    """The rankings of test queries by the name of the system, each read when it is asked for."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Run:
+        if name not in self.names:
+            raise KeyError(name)
+        return read_run(run_file(self.folder, name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def run_file(folder: Path, name: str) -> Path:
+    """The file of the run of a system."""
+    return folder / f"{name.replace('/', '-')}.parquet"
 
 
 def _one_query(text: str, scores: Mapping[str, float]) -> Run:
@@ -282,10 +315,15 @@ def passage_text(document: Document, passages: str, number: int) -> str:
     return document.text
 
 
-def load_sieve(path: Path | str, *, threads: int | None = None) -> Sieve:
-    """A sieve that `tamis.fit` or `tamis fit` wrote."""
+def load_sieve(
+    path: Path | str, *, threads: int | None = None, openers: Openers = NO_OPENERS
+) -> Sieve:
+    """A sieve that `tamis.fit` or `tamis fit` wrote.
+
+    `openers` open stages and sources of one's own, as `tamis.open_stage` takes them.
+    """
     folder = Path(path)
-    return Sieve(folder, expect(folder, KIND, SIEVE_LAYOUT), threads)
+    return Sieve(folder, expect(folder, KIND, SIEVE_LAYOUT), threads, openers)
 
 
 def verify_sieve(path: Path) -> None:

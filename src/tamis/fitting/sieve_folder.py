@@ -27,7 +27,9 @@ from tamis.fitting.sieve import (
     MODEL,
     QUERIES,
     REPORT,
+    RUNS,
     Pipeline,
+    run_file,
 )
 from tamis.fitting.workspace import request_digest
 from tamis.manifest import write_manifest
@@ -50,10 +52,11 @@ def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force
             None if stage is None else moved_spec(stage, places),
             fit.request.depth,
             fit.passages,
+            fit.retrieved.candidates.kind.has_comparable_scores,
         )
-        (part / "runs").mkdir()
+        (part / RUNS).mkdir()
         for name, run in selected.test_runs.items():
-            write_run(run, part / "runs" / f"{name.replace('/', '-')}.parquet")
+            write_run(run, run_file(part / RUNS, name))
         _write_unjudged(fit, part / QUERIES)
         if result.evaluation is not None:
             values = json.dumps(evaluation_to_json(result.evaluation))

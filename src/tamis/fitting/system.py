@@ -77,6 +77,8 @@ class Retriever(SystemKind):
     """The column of its runs that has the lexical score, where their own score is another."""
     has_comparable_scores: ClassVar[bool] = False
     """Whether its scores can be compared from query to query, as BM25's can."""
+    in_words: ClassVar[str] = ""
+    """What a sentence says of it, where that is not "NAME finds documents"."""
     is_users_own: ClassVar[bool] = False
     """Whether it is the user's own, which nothing selected may be below."""
 

@@ -27,6 +27,7 @@ class HybridKind(Retriever):
 
     key, name = "hybrid", "hybrid"
     description = "encode all documents and search their embeddings too"
+    in_words: ClassVar[str] = "BM25 and embeddings find documents"
     lexical_column: ClassVar[str | None] = LEXICAL_SCORE
 
     def is_possible(self, data: DataSizes) -> bool:

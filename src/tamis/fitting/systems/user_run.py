@@ -26,6 +26,7 @@ class UserRun(Retriever):
 
     key, name = "user_run", "your run"
     description = "the results that you brought"
+    in_words: ClassVar[str] = "your own retriever finds documents"
     is_users_own: ClassVar[bool] = True
 
     def is_possible(self, data: DataSizes) -> bool:
