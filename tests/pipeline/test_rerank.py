@@ -101,7 +101,7 @@ def test_further_columns_travel_along() -> None:
 def test_cuts_are_counted() -> None:
     done = rerank(Words(limit=3), DOCUMENTS, depth=2).rerank(RUN)
     assert done.run["q1"].extra["truncated_tokens"].tolist() == [2, 2, 0, 0, 0, 0]
-    assert done.facts()["scored"]["truncated_tokens"] == {
+    assert done.facts()["scored"]["truncated"] == {
         "tokens": 6,
         "passages": 3,
         "documents": 3,

@@ -105,7 +105,7 @@ class Reranked:
             "queries": len(self.run),
             "documents per query": _spread(self.depths()[asked]),
             "pairs": {"scored": found.computed, "spared": found.pairs - found.computed},
-            "truncated_tokens": {
+            "truncated": {
                 "tokens": int(found.truncated_tokens.sum()),
                 "passages": int(found.truncated_passages.sum()),
                 "documents": int((found.truncated_tokens > 0).sum()),
