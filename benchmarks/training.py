@@ -78,7 +78,7 @@ def trec_dl19(data: Path, count: int = 2000) -> list[Row]:
 
 
 def ours(
-    base: Path, rows: list[Row], folder: Path, rate: float = RATE, seed: int = 1
+    base: Path, rows: list[Row], folder: Path, learning_rate: float = RATE, seed: int = 1
 ) -> tuple[Steps, Score]:
     """Steps of the loop of `tamis train`: a batch is drawn, the weights are changed; the model."""
     names = {query: f"q{n}" for n, query in enumerate(dict.fromkeys(row[0] for row in rows))}
@@ -88,8 +88,17 @@ def ours(
         (names[query], f"d{n}", value, "positive" if value else "negative")
         for n, (query, _, value) in enumerate(rows)
     ]
-    recipe = Recipe("bce", loss="bce", sampler="points", batch=BATCH, epochs=100, rate=rate,
-                    max_length=LONGEST, clip=1.0, seed=seed)  # fmt: skip
+    recipe = Recipe(
+        "bce",
+        loss="bce",
+        sampler="points",
+        batch_size=BATCH,
+        epochs=100,
+        learning_rate=learning_rate,
+        max_length=LONGEST,
+        max_grad_norm=1.0,
+        seed=seed,
+    )
     examples = Examples.of_rows(labels, source="gold").with_queries(asked)
     job = Job(examples, MappingLookup(texts), recipe, base, folder / "ours", threads=THREADS)
     learner, history = Trainer.of(job), History()
@@ -109,7 +118,7 @@ def ours(
 
 
 def theirs(
-    base: Path, rows: list[Row], folder: Path, rate: float = RATE, seed: int = 1
+    base: Path, rows: list[Row], folder: Path, learning_rate: float = RATE, seed: int = 1
 ) -> tuple[Steps, Score]:
     """Steps of CrossEncoderTrainer, timed from when training begins to when it ends; the model."""
     import torch
@@ -140,7 +149,7 @@ def theirs(
     def steps(count: int) -> float:
         settings = CrossEncoderTrainingArguments(
             output_dir=str(folder), per_device_train_batch_size=BATCH, max_steps=count,
-            learning_rate=rate, lr_scheduler_type="constant", use_cpu=True, report_to=[],
+            learning_rate=learning_rate, lr_scheduler_type="constant", use_cpu=True, report_to=[],
             save_strategy="no", logging_strategy="no", disable_tqdm=True, seed=seed,
         )  # fmt: skip
         torch.set_num_threads(THREADS)
@@ -159,12 +168,12 @@ SIDES = ("CrossEncoderTrainer", "tamis")
 
 
 def opened(
-    side: str, base: Path, rows: list[Row], folder: Path, rate: float = RATE, seed: int = 1
+    side: str, base: Path, rows: list[Row], folder: Path, learning_rate: float = RATE, seed: int = 1
 ) -> tuple[Steps, Score]:
     """One of the two."""
     if side == "tamis":
-        return ours(base, rows, folder, rate, seed)
-    return theirs(base, rows, folder, rate, seed)
+        return ours(base, rows, folder, learning_rate, seed)
+    return theirs(base, rows, folder, learning_rate, seed)
 
 
 def speed(base: Path, rows: list[Row], rounds: int, steps: int) -> None:

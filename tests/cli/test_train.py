@@ -24,7 +24,7 @@ TOPICS = ["sieve", "drum", "net", "grain", "flour", "fish"]
 TRAIN = ["train", "gold.parquet", "-c", "collection", "--base", "base", "-o", "model"]
 SHORT = [
     "--recipe", "monobert-pairwise", "--set", "epochs=1", "--set", "max_length=24",
-    "--set", "rate=1e-3", "--set", "document_tokens=none", "--threads", "1",
+    "--set", "learning_rate=1e-3", "--set", "document_tokens=none", "--threads", "1",
 ]  # fmt: skip
 
 
@@ -101,7 +101,9 @@ def test_what_cannot_be_is_refused_in_two_lines(
         return capsys.readouterr().err
 
     assert "did you mean" in fails(1, *TRAIN, "--recipe", "monobert-pairwize")
-    assert "there is no setting 'rates'" in fails(1, *TRAIN, *SHORT, "--set", "rates=1")
+    assert "there is no setting 'learning_rates'" in fails(
+        1, *TRAIN, *SHORT, "--set", "learning_rates=1"
+    )
     assert "is not NAME=VALUE" in fails(2, *TRAIN, *SHORT, "--set", "rate")
     assert "not a length of time" in fails(2, *TRAIN, *SHORT, "--max-time", "soon")
     same = ["--validate", "gold.parquet"]
@@ -158,7 +160,7 @@ def test_scores_and_then_judgements_in_one_command(
     assert [list(step["labels"]) for step in chain] == [["weak"], ["gold"]]
     assert run([*both, "--resume"]) == 0
     assert "note: model is trained already, " in capsys.readouterr().err
-    assert run([*both, "--resume", "--set", "rate=1e-5"]) == 1  # not the same training
+    assert run([*both, "--resume", "--set", "learning_rate=1e-5"]) == 1  # not the same training
     assert "exists already" in capsys.readouterr().err
     for one, missing in (("gold", "weak"), ("weak", "gold")):
         assert run(["train", f"{one}.parquet", *CHAIN]) == 1

@@ -43,7 +43,7 @@ def test_a_model_is_trained_on_objects_and_loaded(
     )
     assert done.folder == out
     assert done.history.step == len(done.history.losses) == 2
-    assert done.facts["recipe"]["rate"] == 1e-3
+    assert done.facts["recipe"]["learning_rate"] == 1e-3
     assert done.facts["seed"] == 3
     model = done.load(threads=1)
     assert model.rank("sieve", ["net", "drum"]) == load_model(out).rank("sieve", ["net", "drum"])
@@ -74,16 +74,20 @@ def test_names_of_transformers_are_names_of_settings() -> None:
         "learning_rate": "1e-5", "weight_decay": "0.1", "warmup_ratio": "0.2",
         "max_grad_norm": "none", "batch_size": "12",
     })  # fmt: skip
-    assert (named.rate, named.decay, named.warmup, named.clip) == (1e-5, 0.1, 0.2, None)
+    assert (named.learning_rate, named.weight_decay, named.warmup_ratio, named.max_grad_norm) == (
+        1e-5,
+        0.1,
+        0.2,
+        None,
+    )
     assert named.units_a_step == 12
-    assert resolve("infuse-scores").accumulation == 8
-    both = resolve("infuse-scores", {"batch_size": "12", "accumulation": "2"})
+    assert resolve("infuse-scores").gradient_accumulation_steps == 8
+    both = resolve("infuse-scores", {"batch_size": "12", "gradient_accumulation_steps": "2"})
     assert both.units_a_step == 24
-    assert named.source_of("rate") == "set by hand"
-    with pytest.raises(InputError, match="the same setting"):
-        resolve("docrank", {"rate": "1e-5", "learning_rate": "1e-4"})
-    with pytest.raises(InputError, match="the same setting"):
-        resolve("docrank", {"learning_rate": "1e-5", "rate": "1e-4"})
+    assert named.source_of("learning_rate") == "set by hand"
+    with pytest.raises(InputError, match="there is no setting 'rate'") as raised:
+        resolve("docrank", {"rate": "1e-5"})
+    assert "learning_rate" in raised.value.hint
 
 
 def test_time_is_shared_among_stages(

@@ -27,9 +27,16 @@ DOCUMENTS = [
 ]
 QUERIES = Queries.of([Query(f"q{n:02}", f"sort {'flour grain'.split()[n % 2]}") for n in range(40)])
 RECIPE = Recipe(
-    "tiny", loss="margin", sampler="pairs", batch=4, epochs=16, epoch_rule="falling", rate=5e-3,
-    max_length=24, dropout=0.0,
-)  # fmt: skip
+    "tiny",
+    loss="margin",
+    sampler="pairs",
+    batch_size=4,
+    epochs=16,
+    epoch_rule="falling",
+    learning_rate=5e-3,
+    max_length=24,
+    dropout=0.0,
+)
 TEST = [query.id for query in QUERIES if query.id < "q10"]
 
 
@@ -116,7 +123,7 @@ def test_other_settings_are_not_mixed(tmp_path: Path, tiny_cross_encoder: Path) 
     starts = {"one": Start(tiny_cross_encoder)}
     given: dict[str, Any] = {"examples": examples(), "documents": DOCUMENTS, "work": tmp_path}
     curves(starts, [], 1, recipe=RECIPE, test=candidates(), **given)
-    other = RECIPE.changed({"rate": "1e-4"})
+    other = RECIPE.changed({"learning_rate": "1e-4"})
     with pytest.raises(InputError, match="another recipe"):
         curves(starts, [], 1, recipe=other, test=candidates(), **given)
     test = candidates()

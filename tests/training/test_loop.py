@@ -50,9 +50,18 @@ QUERIES = Queries.of(
     [Query(f"{topic}-{n}", f"{FIRST[n % 3]} {topic}") for topic in TOPICS for n in range(6)]
 )
 PAIRS = Recipe(
-    "tiny", loss="margin", sampler="pairs", batch=4, epochs=6, rate=5e-3, max_length=24,
-    validate_every=10, micro_tokens=40, dropout=0.02, warmup=0.1,
-)  # fmt: skip
+    "tiny",
+    loss="margin",
+    sampler="pairs",
+    batch_size=4,
+    epochs=6,
+    learning_rate=5e-3,
+    max_length=24,
+    validate_every=10,
+    micro_batch_tokens=40,
+    dropout=0.02,
+    warmup_ratio=0.1,
+)
 
 
 def rows(queries: Queries) -> Examples:
@@ -100,14 +109,16 @@ def test_it_learns_and_writes_a_model(job: Job) -> None:
     assert f"{done.history.step:,} steps ({LEARN.groups} units, 6 epochs)" in words
     note = json.loads((job.out / "tamis.json").read_text())
     assert note["labels"]["gold"]["positive"] == int(LEARN.is_role("positive").sum())
-    assert note["recipe"]["rate"] == 5e-3
+    assert note["recipe"]["learning_rate"] == 5e-3
     assert note["chain"][0]["recipe"] == "tiny"
     assert note["validation"]["after steps"]["0"] == round(checks[0].value, 4)
     assert note["learnt"]["kept after"] == done.kept
     assert note["learnt"]["steps"] == done.history.step == 48
     told = dict(describe_model(open_model(job.out)))
     assert told["trained"] == "tiny, tiny"
-    assert told["recipe"].startswith("tiny: margin loss, rate 0.005, batch 4, 24 tokens")
+    assert told["recipe"].startswith(
+        "tiny: margin loss, learning rate 0.005, batch size 4, 24 tokens"
+    )
     assert f"48, kept after {done.kept}; " in told["steps"]
     assert told["learnt from"].startswith("64 gold positive, 256 gold pool")
     assert told["validation"].startswith("RR@10 ")
@@ -200,8 +211,8 @@ def test_an_unfinished_training_is_not_overwritten_nor_changed(job: Job) -> None
             train(job)
     with pytest.raises(OutputError, match="was not finished"):
         train(job)
-    other = replace(job, recipe=replace(PAIRS, rate=1e-3))
-    with pytest.raises(InputError, match=r"begun with another rate: 0\.005, not 0\.001"):
+    other = replace(job, recipe=replace(PAIRS, learning_rate=1e-3))
+    with pytest.raises(InputError, match=r"begun with another learning_rate: 0\.005, not 0\.001"):
         train(other, resume=True)
     done = train(replace(job, recipe=replace(PAIRS, epochs=1)), force=True)
     assert done.history.step == done.facts["learnt"]["steps"]
@@ -237,8 +248,8 @@ def test_a_gradient_that_is_no_number_stops_it(job: Job, monkeypatch: pytest.Mon
 def test_a_model_that_says_the_same_of_all_is_refused(job: Job) -> None:
     # at such a rate every unit of the tiny model is saturated after a few steps
     lists = replace(
-        PAIRS, loss="listwise-hinge", margin=0.0, sampler="lists", list_size=8, rate=1.0,
-        warmup=0.0, clip=None, validate_every=5, epochs=40,
+        PAIRS, loss="listwise-hinge", margin=0.0, sampler="lists", list_size=8, learning_rate=1.0,
+        warmup_ratio=0.0, max_grad_norm=None, validate_every=5, epochs=40,
     )  # fmt: skip
     with pytest.raises(TrainingError, match=r"have the same score|rises"):
         train(replace(job, recipe=lists))
@@ -276,7 +287,9 @@ def test_what_the_recipe_says_of_rates_and_gradients_is_done(
 
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clipped)
     monkeypatch.setattr(torch.optim.AdamW, "step", stepped)
-    recipe = replace(PAIRS, steps=10, epochs=None, warmup=0.4, schedule="linear", clip=0.7)
+    recipe = replace(
+        PAIRS, steps=10, epochs=None, warmup_ratio=0.4, schedule="linear", max_grad_norm=0.7
+    )
     train(replace(job, recipe=recipe))
     expected = [5e-3 * rate_at(number, 10, recipe) for number in range(10)]
     assert rates[-10:] == pytest.approx(expected)
@@ -431,7 +444,13 @@ def test_the_chain_of_trainings_is_kept(job: Job, tmp_path: Path) -> None:
     short = replace(PAIRS, epochs=1, name="first")
     first = train(replace(job, recipe=short))
     points = Recipe(
-        "second", loss="squared", scale="regression", batch=8, epochs=1, rate=1e-3, max_length=24
+        "second",
+        loss="squared",
+        scale="regression",
+        batch_size=8,
+        epochs=1,
+        learning_rate=1e-3,
+        max_length=24,
     )
     second = train(replace(job, recipe=points, base=first.folder, out=tmp_path / "second"))
     assert [step["recipe"] for step in second.facts["chain"]] == ["first", "second"]

@@ -38,10 +38,21 @@ ASKED = ["a drum sieve", "grain", "grain", "the net"]
 TEXTS = ["a sieve", "flour the grain sort", "fish", "fish a net the fish"]
 EACH = Pairs(ASKED, TEXTS, np.repeat(np.arange(4, dtype=np.int32), 2).reshape(4, 2))
 TINY = Recipe(
-    "tiny", scorer="bi-encoder", loss="listwise-softmax", sampler="lists", list_size=6, batch=4,
-    epochs=4, rate=5e-3, max_length=24, micro_tokens=400, fixed_documents=True, keep="last",
-    dropout=0.02, validate_every=4,
-)  # fmt: skip
+    "tiny",
+    scorer="bi-encoder",
+    loss="listwise-softmax",
+    sampler="lists",
+    list_size=6,
+    batch_size=4,
+    epochs=4,
+    learning_rate=5e-3,
+    max_length=24,
+    micro_batch_tokens=400,
+    fixed_documents=True,
+    keep="last",
+    dropout=0.02,
+    validate_every=4,
+)
 
 
 @pytest.fixture

@@ -18,24 +18,81 @@ OURS = ("bi-encoder", "query-encoder")
 PAPER = [name for name in RECIPES if not name.endswith("-small") and name not in OURS]
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "monot5": {"optimizer": "adafactor", "rate": 1e-3, "schedule": "constant", "warmup": 0.0,
-               "sampler": "balanced", "batch": 128, "max_length": 512, "steps": 100_000,
-               "keep": "last", "words": ("true", "false"), "scorer": "target-words"},
-    "few-t5": {"samples": 2000, "batch": 32, "epochs": 3, "rate": 1e-3, "steps": None,
-               "scorer": "target-words", "loss": "target-words"},
-    "few-bert": {"samples": 2000, "batch": 32, "epochs": 3, "rate": 1e-6, "warmup": 0.0,
-                 "scorer": "cross-encoder", "outputs": 2, "loss": "softmax"},
-    "few-bert-tuned": {"samples": 2000, "batch": 32, "epochs": 3, "rate": 5e-5},
-    "monobert-pairwise": {"loss": "margin", "margin": 1.0, "sampler": "pairs", "batch": 16,
-                          "optimizer": "adamw", "decay": 1e-7, "warmup": 0.2, "rate": 2e-5,
-                          "head_rate": 2e-4, "document_tokens": 445, "epoch_rule": "falling"},
-    "infuse-scores": {"epochs": 3, "batch": 32, "max_length": 128, "accumulation": 8,
-                      "loss": "squared", "outputs": 1, "then": "infuse-gold"},
-    "infuse-gold": {"epochs": 4, "batch": 32, "max_length": 128, "accumulation": 8,
-                    "loss": "squared", "outputs": 1, "fresh_head": False, "then": None},
-    "docrank": {"loss": "bce", "rate": 1e-5, "batch": 16, "max_length": 512, "seed": 123,
-                "outputs": 1, "sampler": "balanced"},
-}  # fmt: skip
+    "monot5": {
+        "optimizer": "adafactor",
+        "learning_rate": 1e-3,
+        "schedule": "constant",
+        "warmup_ratio": 0.0,
+        "sampler": "balanced",
+        "batch_size": 128,
+        "max_length": 512,
+        "steps": 100_000,
+        "keep": "last",
+        "words": ("true", "false"),
+        "scorer": "target-words",
+    },
+    "few-t5": {
+        "samples": 2000,
+        "batch_size": 32,
+        "epochs": 3,
+        "learning_rate": 1e-3,
+        "steps": None,
+        "scorer": "target-words",
+        "loss": "target-words",
+    },
+    "few-bert": {
+        "samples": 2000,
+        "batch_size": 32,
+        "epochs": 3,
+        "learning_rate": 1e-6,
+        "warmup_ratio": 0.0,
+        "scorer": "cross-encoder",
+        "outputs": 2,
+        "loss": "softmax",
+    },
+    "few-bert-tuned": {"samples": 2000, "batch_size": 32, "epochs": 3, "learning_rate": 5e-5},
+    "monobert-pairwise": {
+        "loss": "margin",
+        "margin": 1.0,
+        "sampler": "pairs",
+        "batch_size": 16,
+        "optimizer": "adamw",
+        "weight_decay": 1e-7,
+        "warmup_ratio": 0.2,
+        "learning_rate": 2e-5,
+        "head_learning_rate": 2e-4,
+        "document_tokens": 445,
+        "epoch_rule": "falling",
+    },
+    "infuse-scores": {
+        "epochs": 3,
+        "batch_size": 32,
+        "max_length": 128,
+        "gradient_accumulation_steps": 8,
+        "loss": "squared",
+        "outputs": 1,
+        "then": "infuse-gold",
+    },
+    "infuse-gold": {
+        "epochs": 4,
+        "batch_size": 32,
+        "max_length": 128,
+        "gradient_accumulation_steps": 8,
+        "loss": "squared",
+        "outputs": 1,
+        "fresh_head": False,
+        "then": None,
+    },
+    "docrank": {
+        "loss": "bce",
+        "learning_rate": 1e-5,
+        "batch_size": 16,
+        "max_length": 512,
+        "seed": 123,
+        "outputs": 1,
+        "sampler": "balanced",
+    },
+}
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -48,7 +105,11 @@ def test_every_paper_recipe_has_a_small_sibling() -> None:
     for name in PAPER:
         small, whole = RECIPES[f"{name}-small"], RECIPES[name]
         assert (small.loss, small.scorer, small.sampler, small.outputs) == (
-            whole.loss, whole.scorer, whole.sampler, whole.outputs)  # fmt: skip
+            whole.loss,
+            whole.scorer,
+            whole.sampler,
+            whole.outputs,
+        )
         assert small.max_length <= 256
 
 
@@ -73,8 +134,23 @@ def test_measures_are_measures(name: str) -> None:
 
 def test_the_epoch_rule() -> None:
     rule = RECIPES["monobert-pairwise"].epochs_for
-    wanted = {1: 32, 8: 32, 31: 32, 32: 32, 100: 18, 128: 16, 200: 13, 512: 8, 1000: 6, 2048: 4,
-              8192: 2, 14_563: 2, 14_564: 1, 32_768: 1, 10**6: 1}  # fmt: skip
+    wanted = {
+        1: 32,
+        8: 32,
+        31: 32,
+        32: 32,
+        100: 18,
+        128: 16,
+        200: 13,
+        512: 8,
+        1000: 6,
+        2048: 4,
+        8192: 2,
+        14_563: 2,
+        14_564: 1,
+        32_768: 1,
+        10**6: 1,
+    }
     assert {queries: rule(queries) for queries in wanted} == wanted
 
 
@@ -93,29 +169,61 @@ def test_a_step_of_infusion_sees_256_rows() -> None:
 
 def test_the_six_pairs_of_words() -> None:
     assert list(WORD_PAIRS.values()) == [
-        ("true", "false"), ("false", "true"), ("hot", "cold"),
-        ("apple", "orange"), ("hot", "orange"), ("▁ab", "▁de"),
-    ]  # fmt: skip
+        ("true", "false"),
+        ("false", "true"),
+        ("hot", "cold"),
+        ("apple", "orange"),
+        ("hot", "orange"),
+        ("▁ab", "▁de"),
+    ]
     for name, words in WORD_PAIRS.items():
         assert resolve("few-t5", {"words": name}).words == words
     assert resolve("few-t5", {"words": "yes, no"}).words == ("yes", "no")
 
 
 TEXTS = {
-    "scorer": "cross-encoder", "loss": "bce", "margin": "0.5", "sampler": "balanced",
-    "list_size": "7", "samples": "40", "batch": "6", "accumulation": "3", "micro_tokens": "512",
-    "epochs": "2.5", "epoch_rule": "falling", "steps": "9", "optimizer": "adafactor",
-    "rate": "3e-4", "head_rate": "1e-2", "decay": "0.02", "warmup": "0.3", "schedule": "linear",
-    "clip": "0.7", "max_length": "99", "document_tokens": "50", "outputs": "1",
-    "scale": "regression", "dropout": "0.2",
-    "words": "hot,cold", "word_loss": "words", "fresh_head": "true", "fixed_documents": "false",
-    "keep": "best", "validate_every": "11", "patience": "4", "measure": "AP", "seed": "5",
-}  # fmt: skip
+    "scorer": "cross-encoder",
+    "loss": "bce",
+    "margin": "0.5",
+    "sampler": "balanced",
+    "list_size": "7",
+    "samples": "40",
+    "batch_size": "6",
+    "gradient_accumulation_steps": "3",
+    "micro_batch_tokens": "512",
+    "epochs": "2.5",
+    "epoch_rule": "falling",
+    "steps": "9",
+    "optimizer": "adafactor",
+    "learning_rate": "3e-4",
+    "head_learning_rate": "1e-2",
+    "weight_decay": "0.02",
+    "warmup_ratio": "0.3",
+    "schedule": "linear",
+    "max_grad_norm": "0.7",
+    "max_length": "99",
+    "document_tokens": "50",
+    "outputs": "1",
+    "scale": "regression",
+    "dropout": "0.2",
+    "words": "hot,cold",
+    "word_loss": "words",
+    "fresh_head": "true",
+    "fixed_documents": "false",
+    "keep": "best",
+    "validate_every": "11",
+    "patience": "4",
+    "measure": "AP",
+    "seed": "5",
+}
 
 
 def test_every_field_can_be_set_from_text() -> None:
-    assert set(TEXTS) == set(SETTABLE) == {one.name for one in fields(Recipe)} - {
-        "name", "then", "sources"}  # fmt: skip
+    assert (
+        set(TEXTS)
+        == set(SETTABLE)
+        == {one.name for one in fields(Recipe)} - {"name", "then", "sources"}
+    )
     others = {"margin": "monobert-pairwise", "words": "few-t5"}
     for name, text in TEXTS.items():
         changed = resolve(others.get(name, "docrank"), {name: text})
@@ -130,9 +238,11 @@ def test_every_field_can_be_set_from_text() -> None:
 def test_types_are_kept() -> None:
     texts = {name: text for name, text in TEXTS.items() if name not in ("margin", "words")}
     changed = resolve("docrank", texts | {"epochs": "none", "epoch_rule": "fixed"})
-    kinds = {name: type(getattr(changed, name)) for name in ("rate", "steps", "fresh_head")}
-    assert kinds == {"rate": float, "steps": int, "fresh_head": bool}
-    assert resolve("monobert-pairwise", {"head_rate": "none"}).head_rate is None
+    kinds = {
+        name: type(getattr(changed, name)) for name in ("learning_rate", "steps", "fresh_head")
+    }
+    assert kinds == {"learning_rate": float, "steps": int, "fresh_head": bool}
+    assert resolve("monobert-pairwise", {"head_learning_rate": "none"}).head_learning_rate is None
     assert resolve("docrank", {"outputs": "2", "loss": "softmax"}).outputs == 2
     assert resolve("few-t5-small", {"word_loss": "vocabulary"}).word_loss == "vocabulary"
 
@@ -154,15 +264,40 @@ def test_settings_that_nothing_reads_are_refused() -> None:
 
 
 NAMED = {
-    "monot5": ("loss", "batch", "steps", "rate", "schedule", "max_length", "words", "keep"),
-    "few-t5": ("samples", "batch", "epochs", "rate", "words"),
-    "few-bert": ("samples", "batch", "epochs", "rate", "warmup"),
-    "monobert-pairwise": ("loss", "batch", "epochs", "optimizer", "rate", "head_rate", "decay",
-                          "warmup", "document_tokens"),
-    "infuse-scores": ("loss", "batch", "accumulation", "epochs", "max_length"),
-    "infuse-gold": ("loss", "batch", "accumulation", "epochs", "max_length", "fresh_head"),
-    "docrank": ("loss", "sampler", "batch", "rate", "max_length", "seed"),
-}  # fmt: skip
+    "monot5": (
+        "loss",
+        "batch_size",
+        "steps",
+        "learning_rate",
+        "schedule",
+        "max_length",
+        "words",
+        "keep",
+    ),
+    "few-t5": ("samples", "batch_size", "epochs", "learning_rate", "words"),
+    "few-bert": ("samples", "batch_size", "epochs", "learning_rate", "warmup_ratio"),
+    "monobert-pairwise": (
+        "loss",
+        "batch_size",
+        "epochs",
+        "optimizer",
+        "learning_rate",
+        "head_learning_rate",
+        "weight_decay",
+        "warmup_ratio",
+        "document_tokens",
+    ),
+    "infuse-scores": ("loss", "batch_size", "gradient_accumulation_steps", "epochs", "max_length"),
+    "infuse-gold": (
+        "loss",
+        "batch_size",
+        "gradient_accumulation_steps",
+        "epochs",
+        "max_length",
+        "fresh_head",
+    ),
+    "docrank": ("loss", "sampler", "batch_size", "learning_rate", "max_length", "seed"),
+}
 """What the papers say themselves."""
 
 
@@ -180,14 +315,14 @@ def test_steps_and_epochs_take_each_others_place() -> None:
 
 
 WRONG = [
-    ({"rat": "1"}, "there is no setting 'rat'", "rate"),
-    ({"rate": "fast"}, "rate cannot be 'fast'", "a number; now it is 1e-05"),
-    ({"rate": "nan"}, "rate cannot be nan", "give a number"),
-    ({"clip": "inf"}, "clip cannot be inf", "give a number"),
-    ({"rate": "0"}, "rate cannot be 0", "above zero"),
-    ({"batch": "1.5"}, "batch cannot be '1.5'", "a whole number"),
-    ({"batch": "0"}, "batch cannot be 0", "at least 1"),
-    ({"warmup": "20"}, "warmup cannot be 20", "at least 0 and at most 1"),
+    ({"learning_rat": "1"}, "there is no setting 'learning_rat'", "learning_rate"),
+    ({"learning_rate": "fast"}, "rate cannot be 'fast'", "a number; now it is 1e-05"),
+    ({"learning_rate": "nan"}, "rate cannot be nan", "give a number"),
+    ({"max_grad_norm": "inf"}, "max_grad_norm cannot be inf", "give a number"),
+    ({"learning_rate": "0"}, "rate cannot be 0", "above zero"),
+    ({"batch_size": "1.5"}, "batch_size cannot be '1.5'", "a whole number"),
+    ({"batch_size": "0"}, "batch_size cannot be 0", "at least 1"),
+    ({"warmup_ratio": "20"}, "warmup_ratio cannot be 20", "at least 0 and at most 1"),
     ({"fresh_head": "maybe"}, "fresh_head cannot be 'maybe'", "true or false"),
     ({"loss": "hinge"}, "loss cannot be 'hinge'", "listwise-hinge"),
     ({"outputs": "3"}, "outputs cannot be '3'", "1, 2"),
@@ -203,9 +338,9 @@ WRONG = [
     ({"loss": "softmax", "outputs": "2", "scale": "logit"}, "give no logit", "scale=probability"),
     ({"outputs": "2"}, "does not go with outputs=2", "two outputs"),
     ({"scorer": "target-words", "loss": "softmax"}, "two outputs of a cross-encoder", "target"),
-    ({"sampler": "balanced", "batch": "5"}, "a batch of 5 cannot be half positive", "even"),
+    ({"sampler": "balanced", "batch_size": "5"}, "a batch of 5 cannot be half positive", "even"),
     ({"sampler": "pairs", "loss": "margin", "samples": "8"}, "samples are rows", "samples=none"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("settings", "problem", "hint"), WRONG)
@@ -241,9 +376,9 @@ def test_a_record_is_plain_json_and_comes_back(name: str) -> None:
 
 def test_recipes_cannot_be_changed_in_place() -> None:
     with pytest.raises(FrozenInstanceError):
-        RECIPES["docrank"].rate = 1.0  # type: ignore[misc]
+        RECIPES["docrank"].learning_rate = 1.0  # type: ignore[misc]
     before = dict(RECIPES["docrank"].sources)
-    resolve("docrank", {"rate": "0.5"})
+    resolve("docrank", {"learning_rate": "0.5"})
     assert RECIPES["docrank"].sources == before
 
 

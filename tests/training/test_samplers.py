@@ -26,7 +26,7 @@ SAMPLERS: tuple[Sampler, ...] = ("points", "balanced", "pairs", "lists")
 
 def recipe(sampler: Sampler, **given: Any) -> Recipe:
     grouped = sampler in ("pairs", "lists")
-    plain: dict[str, Any] = {"epochs": 1, "batch": 4, "loss": "margin" if grouped else "bce"}
+    plain: dict[str, Any] = {"epochs": 1, "batch_size": 4, "loss": "margin" if grouped else "bce"}
     return Recipe("test", sampler=sampler, **(plain | given))
 
 
@@ -122,7 +122,7 @@ def test_an_epoch_depends_on_seed_and_number_only(sampler: Sampler) -> None:
 
 
 def test_negatives_change_and_positives_stay() -> None:
-    mine = recipe("lists", list_size=5, batch=30)
+    mine = recipe("lists", list_size=5, batch_size=30)
     seen: list[set[int]] = []
     for epoch in range(6):
         (units,) = batches(MANY, mine, epoch)
@@ -160,7 +160,7 @@ def test_every_negative_is_as_likely_as_another() -> None:
 
 
 def test_points_are_every_row_once() -> None:
-    found = batches(MANY, recipe("points", batch=7), 0)
+    found = batches(MANY, recipe("points", batch_size=7), 0)
     assert sorted(int(unit[0]) for batch in found for unit in batch) == list(range(360))
     assert len(found) == 52
     assert len(found[51]) == 3
@@ -171,7 +171,7 @@ def test_points_are_every_row_once() -> None:
 
 
 def test_balanced_ends_with_the_rarer_class() -> None:
-    found = batches(MANY, recipe("balanced", batch=16), 0)
+    found = batches(MANY, recipe("balanced", batch_size=16), 0)
     rows = [int(unit[0]) for batch in found for unit in batch]
     assert sorted(row for row in rows if MANY.is_role("positive")[row]) == sorted(
         np.flatnonzero(MANY.is_role("positive"))
@@ -181,7 +181,7 @@ def test_balanced_ends_with_the_rarer_class() -> None:
 
 
 def test_samples_are_drawn_once() -> None:
-    mine = recipe("balanced", samples=20, batch=8)
+    mine = recipe("balanced", samples=20, batch_size=8)
     epochs = [{int(u[0]) for b in batches(MANY, mine, epoch) for u in b} for epoch in range(3)]
     assert epochs[0] == epochs[1] == epochs[2]
     assert MANY.is_role("positive")[list(epochs[0])].sum() == 10
@@ -195,11 +195,11 @@ def test_samples_are_drawn_once() -> None:
 
 def test_few_samples_are_189_steps() -> None:
     many = big(groups=1000, size=4)
-    assert 3 * steps_in_epoch(many, recipe("balanced", samples=2000, batch=32)) == 189
+    assert 3 * steps_in_epoch(many, recipe("balanced", samples=2000, batch_size=32)) == 189
 
 
 def test_accumulation_makes_a_step_larger() -> None:
-    mine = recipe("points", batch=32, accumulation=8)
+    mine = recipe("points", batch_size=32, gradient_accumulation_steps=8)
     assert [len(batch) for batch in batches(MANY, mine, 0)] == [256, 104]
 
 
@@ -287,7 +287,7 @@ def big(groups: int, size: int) -> Examples:
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_million_rows_are_drawn_quickly(sampler: Sampler) -> None:
     many = big(groups=100_000, size=10)
-    mine = recipe(sampler, list_size=5 if sampler == "lists" else None, batch=32)
+    mine = recipe(sampler, list_size=5 if sampler == "lists" else None, batch_size=32)
     start = time.process_time()
     found = batches(many, mine, 0)
     assert time.process_time() - start < 4

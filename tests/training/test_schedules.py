@@ -86,12 +86,12 @@ def test_the_groups_of_each_recipe(name: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 100, 1000])
-@pytest.mark.parametrize("warmup", [0.0, 0.1, 0.2, 1.0])
+@pytest.mark.parametrize("warmup_ratio", [0.0, 0.1, 0.2, 1.0])
 def test_a_linear_schedule_is_that_of_transformers_a_step_earlier_while_warm(
-    steps: int, warmup: float
+    steps: int, warmup_ratio: float
 ) -> None:
-    recipe = Recipe("test", epochs=1, warmup=warmup, schedule="linear")
-    warm = round(warmup * steps)
+    recipe = Recipe("test", epochs=1, warmup_ratio=warmup_ratio, schedule="linear")
+    warm = round(warmup_ratio * steps)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     theirs = transformers.get_linear_schedule_with_warmup(optimizer, warm, steps)
     for step in range(steps):
@@ -101,7 +101,7 @@ def test_a_linear_schedule_is_that_of_transformers_a_step_earlier_while_warm(
 
 
 def test_no_step_has_the_rate_zero() -> None:
-    recipe = Recipe("test", epochs=1, warmup=0.2, schedule="linear")
+    recipe = Recipe("test", epochs=1, warmup_ratio=0.2, schedule="linear")
     for steps in range(1, 40):
         factors = [rate_at(step, steps, recipe) for step in range(steps)]
         assert min(factors) > 0
@@ -126,7 +126,7 @@ def test_a_head_that_is_not_there_and_a_frozen_body() -> None:
 
 
 def test_adamw_is_one_fused_pass_with_the_numbers_of_the_plain_one() -> None:
-    recipe = resolve("monobert-pairwise", {"decay": "0.1"})
+    recipe = resolve("monobert-pairwise", {"weight_decay": "0.1"})
 
     def stepped(make: Any) -> list[Any]:
         torch.manual_seed(0)

@@ -418,14 +418,18 @@ def test_by_every_loss_the_loop_puts_ten_pairs_in_order(loss: Loss, tmp_path: Pa
         rows += [(query, one, 1.0, "positive"), (query, other, 0.0, "negative")]
     kind: Kind = "score" if loss == "margin-distillation" else "class"
     made = Examples.of_rows(rows, source="gold", kind=kind).with_queries(asked)
-    plain: dict[str, Any] = {"sampler": "lists", "list_size": 2, "batch": 10}
+    plain: dict[str, Any] = {"sampler": "lists", "list_size": 2, "batch_size": 10}
     if loss in POINTWISE:
-        plain = {"sampler": "points", "batch": 20}
+        plain = {"sampler": "points", "batch_size": 20}
     plain |= {"outputs": 2} if loss == "softmax" else {}
     plain |= {"margin": 1.0} if loss in MARGINS else {}
     if loss == "target-words":
         plain |= {"scorer": "target-words", "words": ("true", "false"), "word_loss": "words"}
-    plain |= {"steps": 150 if loss == "target-words" else 50, "rate": 3e-3, "max_length": 32}
+    plain |= {
+        "steps": 150 if loss == "target-words" else 50,
+        "learning_rate": 3e-3,
+        "max_length": 32,
+    }
     recipe = Recipe("ten", loss=loss, dropout=0.0, keep="last", **plain)
     folder = tmp_path / "base"
     base = t5(folder) if loss == "target-words" else bert(folder, 2 if loss == "softmax" else 1)

@@ -35,12 +35,15 @@ def _show_recipes(wanted: bool) -> None:
 
     from tamis.training.recipes import CHAINS, RECIPES
 
-    table = Table("recipe", "trains", "loss", "batch", "length", "rate", "as long as", box=None)
+    table = Table(
+        "recipe", "trains", "loss", "batch", "length", "learning rate", "as long as", box=None
+    )
     for recipe in RECIPES.values():
         long = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} epochs"
         if recipe.epoch_rule == "falling":
             long += " at 32 queries, fewer at more"
-        rate = f"{recipe.rate:g}" + (f", head {recipe.head_rate:g}" if recipe.head_rate else "")
+        head = recipe.head_learning_rate
+        rate = f"{recipe.learning_rate:g}" + (f", head {head:g}" if head else "")
         batch, length = str(recipe.units_a_step), str(recipe.max_length)
         table.add_row(recipe.name, recipe.scorer, recipe.loss, batch, length, rate, long)
     show(table)
@@ -80,7 +83,7 @@ def train(
     ] = False,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change the recipe: rate=1e-5."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Change the recipe: learning_rate=1e-5."),
     ] = None,
     max_time: Annotated[
         float | None,
@@ -147,7 +150,7 @@ def _first_speaks() -> Iterator[None]:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE, as in rate=1e-5")
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE, as in learning_rate=1e-5")
     return name.strip(), value.strip()
 
 

@@ -161,7 +161,12 @@ def training_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         words = (
             f"{learnt['steps']:,}, kept after {learnt['kept after']:,}; {learnt['texts']:,} texts"
         )
-        told.append(("steps", f"{words}, {learnt['cut']:,} cut, {learnt['minutes']:g} minutes"))
+        told.append(
+            (
+                "steps",
+                f"{words}, {learnt['truncated_tokens']:,} truncated, {learnt['minutes']:g} minutes",
+            )
+        )
     if validation := facts.get("validation"):
         values = validation["after steps"]
         words = ", ".join(f"{value:.4f} after {step}" for step, value in values.items())
@@ -173,11 +178,11 @@ def training_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _recipe_in_words(recipe: Mapping[str, Any]) -> str:
     """The settings that matter most, and those that were changed by hand."""
-    head = f", head {recipe['head_rate']:g}" if recipe.get("head_rate") else ""
+    head = f", head {recipe['head_learning_rate']:g}" if recipe.get("head_learning_rate") else ""
+    batch_size = recipe["batch_size"] * recipe["gradient_accumulation_steps"]
     words = (
-        f"{recipe['name']}: {recipe['loss']} loss, rate {recipe['rate']:g}{head}, "
-        f"batch {recipe['batch'] * recipe['accumulation']}, {recipe['max_length']} tokens, "
-        f"seed {recipe['seed']}"
+        f"{recipe['name']}: {recipe['loss']} loss, learning rate {recipe['learning_rate']:g}"
+        f"{head}, batch size {batch_size}, {recipe['max_length']} tokens, seed {recipe['seed']}"
     )
     changed = [name for name, said in recipe["sources"].items() if said == "set by hand"]
     by_hand = ", ".join(f"{name}={recipe[name]}" for name in changed)

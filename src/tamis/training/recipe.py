@@ -14,7 +14,6 @@ from typing import Any, Literal, get_type_hints
 from tamis.errors import InputError
 from tamis.evaluation import parse_measure
 from tamis.training.settings import (
-    ALIASES,
     WORD_PAIRS,
     by_field,
     read_setting,
@@ -49,13 +48,13 @@ class Recipe:
     """Everything the loop must know about one training, with the source of each setting.
 
     A unit is what a loss is taken of: a row for `points` and `balanced`, two rows for `pairs`, the
-    rows of a group for `lists`. `batch` counts units, not texts; a step of the optimizer sees
-    `batch * accumulation` of them, however they are cut into micro-batches.
+    rows of a group for `lists`. `batch_size` counts units, not texts; a step of the optimizer
+    sees `batch_size * gradient_accumulation_steps` of them, whatever the micro-batches are.
 
-    >>> one = Recipe("mine", epochs=1, batch=32, accumulation=8)
-    >>> one.units_a_step, one.source_of("rate")
+    >>> one = Recipe("mine", epochs=1, batch_size=32, gradient_accumulation_steps=8)
+    >>> one.units_a_step, one.source_of("learning_rate")
     (256, 'ours: the default')
-    >>> one.changed({"rate": "1e-4", "batch": "16"}).batch
+    >>> one.changed({"learning_rate": "1e-4", "batch_size": "16"}).batch_size
     16
     """
 
@@ -69,9 +68,9 @@ class Recipe:
     """How many rows of a group `lists` and `points` draw an epoch; None is all."""
     samples: int | None = None
     """How many rows are drawn once for the whole training; as many positive as not if balanced."""
-    batch: int = 16
-    accumulation: int = 1
-    micro_tokens: int = 1024
+    batch_size: int = 16
+    gradient_accumulation_steps: int = 1
+    micro_batch_tokens: int = 1024
     """How many tokens go through the model at a time: memory and speed, never the result."""
     epochs: float | None = None
     epoch_rule: Literal["fixed", "falling"] = "fixed"
@@ -80,15 +79,15 @@ class Recipe:
     steps: int | None = None
     """Given in place of epochs."""
     optimizer: Literal["adamw", "adafactor"] = "adamw"
-    rate: float = 2e-5
-    head_rate: float | None = None
+    learning_rate: float = 2e-5
+    head_learning_rate: float | None = None
     """The rate of the head; None is that of the body."""
-    decay: float = 0.0
-    warmup: float = 0.0
+    weight_decay: float = 0.0
+    warmup_ratio: float = 0.0
     """Over which share of the steps the rate rises from zero."""
     schedule: Literal["constant", "linear"] = "constant"
     """What the rate does after the warm-up: it stays, or falls to zero."""
-    clip: float | None = 1.0
+    max_grad_norm: float | None = 1.0
     """The largest norm of a gradient."""
     max_length: int = 512
     document_tokens: int | None = None
@@ -140,7 +139,7 @@ class Recipe:
     @property
     def units_a_step(self) -> int:
         """How many units a step of the optimizer sees."""
-        return self.batch * self.accumulation
+        return self.batch_size * self.gradient_accumulation_steps
 
     def epochs_for(self, queries: int) -> float | None:
         """How many epochs to train on this many queries, if it is epochs that are counted.
@@ -165,8 +164,7 @@ class Recipe:
         return self.sources.get(name, "ours: the default")
 
     def changed(self, settings: Mapping[str, str]) -> Recipe:
-        """The same with some fields read from text; `none` empties a field. Names are those of
-        the fields, or transformers' (`ALIASES`).
+        """The same with some fields read from text; `none` empties a field.
 
         Steps take the place of epochs and epochs that of steps; epochs that are set do not fall. A
         margin goes with a loss that has none, and so does where documents are cut with another
@@ -176,7 +174,7 @@ class Recipe:
         values: dict[str, Any] = {}
         for name, text in settings.items():
             if name not in SETTABLE:
-                raise unknown_name(name, (*SETTABLE, *ALIASES), "setting")
+                raise unknown_name(name, SETTABLE, "setting")
             values[name] = read_setting(name, text, known[name], getattr(self, name))
         if values.get("loss", self.loss) not in MARGINS:
             values = {"margin": None} | values
@@ -204,12 +202,28 @@ class Recipe:
 SETTABLE = tuple(one.name for one in fields(Recipe) if one.name not in ("name", "then", "sources"))
 """The fields that the command line can set."""
 LEAST: Mapping[str, float] = types.MappingProxyType(
-    {"margin": 0, "list_size": 2, "samples": 2, "batch": 1, "accumulation": 1, "micro_tokens": 1}
-    | {"steps": 1, "decay": 0, "warmup": 0, "max_length": 8, "document_tokens": 1, "dropout": 0}
+    {
+        "margin": 0,
+        "list_size": 2,
+        "samples": 2,
+        "batch_size": 1,
+        "gradient_accumulation_steps": 1,
+        "micro_batch_tokens": 1,
+    }
+    | {
+        "steps": 1,
+        "weight_decay": 0,
+        "warmup_ratio": 0,
+        "max_length": 8,
+        "document_tokens": 1,
+        "dropout": 0,
+    }
     | {"validate_every": 1, "patience": 1, "seed": 0}
 )
-MOST: Mapping[str, float] = types.MappingProxyType({"warmup": 1, "dropout": 0.99, "rate": 1})
-ABOVE_ZERO = ("epochs", "rate", "head_rate", "clip")
+MOST: Mapping[str, float] = types.MappingProxyType(
+    {"warmup_ratio": 1, "dropout": 0.99, "learning_rate": 1}
+)
+ABOVE_ZERO = ("epochs", "learning_rate", "head_learning_rate", "max_grad_norm")
 
 
 def _check_numbers(recipe: Recipe) -> None:

@@ -69,7 +69,7 @@ def batches(examples: Examples, recipe: Recipe, epoch: int) -> Epoch:
 
     >>> rows = [("q1", f"d{n}", float(n == 0), "pool" if n else "positive") for n in range(5)]
     >>> examples = Examples.of_rows(rows, source="gold")
-    >>> mine = Recipe("mine", epochs=1, loss="margin", sampler="pairs", batch=2)
+    >>> mine = Recipe("mine", epochs=1, loss="margin", sampler="pairs", batch_size=2)
     >>> [batches(examples, mine, epoch)[0][0].tolist() for epoch in range(2)]
     [[0, 3], [0, 4]]
     """

@@ -17,11 +17,11 @@ def rate_at(step: int, steps: int, recipe: Recipe) -> float:
     The warm-up rises linearly and is over with its last step, so that no step has the rate zero.
     A linear schedule falls from there and would reach zero one step after the last.
 
-    >>> slow = Recipe("slow", epochs=1, warmup=0.2, schedule="linear")
+    >>> slow = Recipe("slow", epochs=1, warmup_ratio=0.2, schedule="linear")
     >>> [round(rate_at(step, 10, slow), 3) for step in range(10)]
     [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
     """
-    warm = round(recipe.warmup * steps)
+    warm = round(recipe.warmup_ratio * steps)
     if step < warm:
         return (step + 1) / warm
     if recipe.schedule == "constant":
@@ -46,15 +46,18 @@ def parameter_groups(
     missing = set(head) - {name for name, _ in parts["head"]}
     if missing:
         raise InputError(f"the model has no parameter {min(missing)!r} that learns")
-    rates = {"body": recipe.rate, "head": recipe.head_rate or recipe.rate}
+    rates = {
+        "body": recipe.learning_rate,
+        "head": recipe.head_learning_rate or recipe.learning_rate,
+    }
     return [
         {
             "name": part,
             "names": [name for name, _ in members],
             "params": [parameter for _, parameter in members],
             "lr": rates[part],
-            "rate": rates[part],
-            "weight_decay": recipe.decay,
+            "learning_rate": rates[part],
+            "weight_decay": recipe.weight_decay,
         }
         for part, members in parts.items()
         if members
@@ -72,4 +75,4 @@ def optimizer_of(groups: list[dict[str, Any]], recipe: Recipe) -> Any:
 def set_rates(optimizer: Any, factor: float) -> None:
     """Give every group its own rate times a factor."""
     for group in optimizer.param_groups:
-        group["lr"] = group["rate"] * factor
+        group["lr"] = group["learning_rate"] * factor

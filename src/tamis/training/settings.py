@@ -22,23 +22,11 @@ WORD_PAIRS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
 """The words for relevant and not relevant that table 4 of Nogueira compares."""
 
 
-ALIASES: Mapping[str, str] = types.MappingProxyType(
-    {
-        "learning_rate": "rate",
-        "weight_decay": "decay",
-        "warmup_ratio": "warmup",
-        "max_grad_norm": "clip",
-        "batch_size": "batch",
-    }
-)
-"""The names that transformers has for settings of a recipe."""
-
-
 def as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
     """Settings of Python as the command line writes them.
 
-    >>> as_texts({"learning_rate": 1e-5, "clip": None, "words": ("hot", "cold")})
-    {'learning_rate': '1e-05', 'clip': 'none', 'words': 'hot,cold'}
+    >>> as_texts({"learning_rate": 1e-5, "max_grad_norm": None, "words": ("hot", "cold")})
+    {'learning_rate': '1e-05', 'max_grad_norm': 'none', 'words': 'hot,cold'}
     """
     return {
         name: ",".join(map(str, value)) if isinstance(value, tuple | list)
@@ -48,21 +36,16 @@ def as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def by_field(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings by the names of the recipe's fields.
+    """Settings by the fields of the recipe.
 
-    `batch_size` is what a step of the optimizer sees, however often it accumulates gradients.
+    `batch_size` alone is what a step of the optimizer sees: gradients are not accumulated.
 
     >>> by_field({"learning_rate": "1e-5", "batch_size": "8"})
-    {'rate': '1e-5', 'batch': '8', 'accumulation': '1'}
+    {'learning_rate': '1e-5', 'batch_size': '8', 'gradient_accumulation_steps': '1'}
     """
-    named: dict[str, str] = {}
-    for name, text in settings.items():
-        field = ALIASES.get(name, name)
-        if field in named or (field != name and field in settings):
-            raise InputError(f"{name} and {field} are the same setting", hint="set one of the two")
-        named[field] = text
+    named = dict(settings)
     if "batch_size" in settings:
-        named.setdefault("accumulation", "1")
+        named.setdefault("gradient_accumulation_steps", "1")
     return named
 
 

@@ -167,7 +167,7 @@ class Trainer:
         torch = require("torch")
         with one_thread_each(torch) if self.threads == 1 else nullcontext():
             norm = torch.nn.utils.clip_grad_norm_(
-                self.model.parameters(), self.job.recipe.clip or np.inf
+                self.model.parameters(), self.job.recipe.max_grad_norm or np.inf
             )
             finite = bool(torch.isfinite(norm))
             if finite:
@@ -209,7 +209,7 @@ class Trainer:
                 [self.values[unit] for unit in mine],
                 self.loss,
                 over=len(batch),
-                budget=job.recipe.micro_tokens,
+                budget=job.recipe.micro_batch_tokens,
                 threads=self.threads,
             )
         return self._added(loss, truncated_tokens) if many > 1 else (loss, truncated_tokens)
