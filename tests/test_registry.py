@@ -19,7 +19,7 @@ from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_spec, write_run
 from tamis.collection.writers import write_collection
 from tamis.errors import InputError, TamisError, UnknownKindError
-from tamis.models import adopt, open_ranker, open_scorer
+from tamis.models import import_model, open_ranker, open_scorer
 from tamis.pipeline.hybrid import Hybrid, hybrid, lexical_dense_hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
@@ -59,8 +59,8 @@ Make = Callable[[Path], Any]
 def folder(tiny_cross_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index with embeddings, models, word vectors and a collection, all in one folder."""
     base = tmp_path_factory.mktemp("specs")
-    adopt(tiny_cross_encoder, base / "cross-encoder")
-    adopt(tiny_cross_encoder, base / "bi-encoder", kind="bi-encoder", pooling="mean")
+    import_model(tiny_cross_encoder, base / "cross-encoder")
+    import_model(tiny_cross_encoder, base / "bi-encoder", kind="bi-encoder", pooling="mean")
     shutil.copytree(tiny_cross_encoder, base / "plain")
     index = Index.build(DOCUMENTS, base / "index")
     index.encode(open_scorer(base / "bi-encoder"), passages="sentences:2:1")  # type: ignore[arg-type]

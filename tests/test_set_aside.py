@@ -13,7 +13,7 @@ from tamis.cli.app import run
 from tamis.collection.detection import detect_format
 from tamis.collection.readers import open_collection
 from tamis.collection.writers import write_collection
-from tamis.models import adopt, open_scorer
+from tamis.models import import_model, open_scorer
 from tamis.models.base_models import find_base
 from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.search import Index
@@ -62,7 +62,7 @@ def test_an_index_a_collection_or_vectors(
 @pytest.mark.parametrize("open_it", [open_scorer, find_base])
 def test_a_model(tmp_path: Path, tiny_cross_encoder: Path, open_it: Callable[[Path], Any]) -> None:
     path = tmp_path / "model"
-    adopt(tiny_cross_encoder, path)
+    import_model(tiny_cross_encoder, path)
     path.rename(tmp_path / ".model.old")
     open_it(path)
     assert path.is_dir()

@@ -10,7 +10,7 @@ import pytest
 from tamis.cli.app import run
 from tamis.fitting import demo
 from tamis.fitting.sieve import load_sieve
-from tamis.models import adopt
+from tamis.models import import_model
 
 
 def test_the_demo_runs_with_words_alone(
@@ -48,7 +48,9 @@ def test_without_torch_or_the_package_there_is_no_model(monkeypatch: pytest.Monk
 def test_a_model_is_used_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_cross_encoder: Path
 ) -> None:
-    adopt(tiny_cross_encoder, tmp_path / "tiny", kind="bi-encoder", pooling="mean", max_length=24)
+    import_model(
+        tiny_cross_encoder, tmp_path / "tiny", kind="bi-encoder", pooling="mean", max_length=24
+    )
     monkeypatch.setattr(demo, "has_model", lambda: True)
     monkeypatch.setattr(demo, "DEFAULT_BASE", str(tmp_path / "tiny"))
     monkeypatch.setattr(demo, "QUICK", 0.7)

@@ -14,7 +14,7 @@ import pytest
 from tamis import read_run
 from tamis.cli import dense
 from tamis.cli.app import run
-from tamis.models import adopt, open_scorer
+from tamis.models import import_model, open_scorer
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.search import VectorModel
 from tamis.types import Pairs, Scores
@@ -191,7 +191,7 @@ def test_interrupted(
 @pytest.fixture
 def bi_encoder(tmp_path: Path, tiny_cross_encoder: Path) -> Path:
     """A tiny bi-encoder with documents beside it."""
-    adopt(tiny_cross_encoder, tmp_path / "model", kind="bi-encoder", pooling="mean")
+    import_model(tiny_cross_encoder, tmp_path / "model", kind="bi-encoder", pooling="mean")
     return tmp_path / "model"
 
 

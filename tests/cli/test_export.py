@@ -20,7 +20,7 @@ TEXTS = [*FIVE, *(f"{text} sort {text}" for text in FIVE), "drum", "net the flou
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_cross_encoder: Path) -> Path:
     """A folder with a model, documents, queries, a run and judgements."""
     monkeypatch.chdir(tmp_path)
-    assert run(["adopt", str(tiny_cross_encoder), "-o", "model"]) == 0
+    assert run(["import-model", str(tiny_cross_encoder), "-o", "model"]) == 0
     documents = [json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate(TEXTS)]
     Path("docs.jsonl").write_text("\n".join(documents) + "\n")
     Path("queries.tsv").write_text("q1\tsieve grain\nq2\tfish\n")

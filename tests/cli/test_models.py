@@ -1,4 +1,4 @@
-"""`tamis adopt`, and `tamis info` of a model folder, as a user types them."""
+"""`tamis import-model`, and `tamis info` of a model folder, as a user types them."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Person(io.StringIO):
 
 
 def test_a_folder_that_says_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["adopt", "plain", "-o", "model", "--max-length", "20"]) == 0
+    assert run(["import-model", "plain", "-o", "model", "--max-length", "20"]) == 0
     assert "cross-encoder" in capsys.readouterr().out
     assert run(["info", "model", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["model"] == "cross-encoder"
     assert facts["longest text"] == "20 tokens"
     assert facts["base"].startswith("plain (weights ")
-    assert run(["adopt", "plain", "-o", "model"]) == 1
+    assert run(["import-model", "plain", "-o", "model"]) == 1
     assert "exists already" in capsys.readouterr().err
-    assert run(["adopt", "plain", "-o", "model", "--force", "--scale", "probability"]) == 0
+    assert run(["import-model", "plain", "-o", "model", "--force", "--scale", "probability"]) == 0
     assert open_model("model").scale == "probability"
 
 
@@ -61,12 +61,15 @@ def test_what_is_unsaid_is_asked_for_by_option(
         (["--kind", "bi-encoder"], "--pooling mean, or --pooling cls"),
         (["--kind", "target-words"], "--words true false"),
     ]:
-        assert run(["adopt", "plain", "-o", "model", *given]) == 1
+        assert run(["import-model", "plain", "-o", "model", *given]) == 1
         first, second = capsys.readouterr().err.splitlines()
         assert first.startswith("error: plain does not say: ")
         assert second.startswith(f"hint: {hint}")
         assert not Path("model").exists()
-    assert run(["adopt", "plain", "-o", "model", "--kind", "bi-encoder", "--pooling", "cls"]) == 0
+    assert (
+        run(["import-model", "plain", "-o", "model", "--kind", "bi-encoder", "--pooling", "cls"])
+        == 0
+    )
     assert open_model("model").pooling == "cls"
 
 
@@ -75,22 +78,22 @@ def test_a_person_is_asked(
 ) -> None:
     change("plain/config.json", architectures=["BertModel"])
     monkeypatch.setattr(sys, "stdin", Person("who knows\nbi-encoder\nmean\n"))
-    assert run(["adopt", "plain", "-o", "model"]) == 0
+    assert run(["import-model", "plain", "-o", "model"]) == 0
     assert open_model("model").pooling == "mean"
     printed = capsys.readouterr()
     assert printed.err.count("what kind of scorer") == 2
     assert "bi-encoder" in printed.out
     monkeypatch.setattr(sys, "stdin", Person(""))
-    assert run(["adopt", "plain", "-o", "other"]) == 130
+    assert run(["import-model", "plain", "-o", "other"]) == 130
     assert not Path("other").exists()
 
 
 def test_options_of_another_kind_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["adopt", "plain", "-o", "model", "--words", "drum", "net"]) == 2
+    assert run(["import-model", "plain", "-o", "model", "--words", "drum", "net"]) == 2
     assert "--words is for the kind target-words" in capsys.readouterr().err
-    assert run(["adopt", "plain", "-o", "model", "--pooling", "cls"]) == 2
+    assert run(["import-model", "plain", "-o", "model", "--pooling", "cls"]) == 2
     assert not Path("model").exists()
 
 
@@ -102,8 +105,8 @@ def test_words_of_a_language_model(folder: Path, capsys: pytest.CaptureFixture[s
     assert "which two words to compare" in capsys.readouterr().out
     with pytest.raises(InputError, match="does not say which two words") as caught:
         open_ranker("plain")
-    assert "tamis adopt plain -o plain-adopted --words" in caught.value.hint
-    adopting = ["adopt", "plain", "-o", "model", "--template", "{query} {document}"]
+    assert "tamis import-model plain -o plain-imported --words" in caught.value.hint
+    adopting = ["import-model", "plain", "-o", "model", "--template", "{query} {document}"]
     assert run([*adopting, "--words", "drum", "#6"]) == 0
     assert open_model("model").words == ("drum", "net")
     assert run([*adopting, "--force", "--words", "drum", "sieving"]) == 1
@@ -117,7 +120,7 @@ def test_info_of_a_plain_folder(folder: Path, capsys: pytest.CaptureFixture[str]
     assert facts["architecture"] == "BertForSequenceClassification"
     change("plain/config.json", architectures=["BertModel"])
     assert run(["info", "plain"]) == 0
-    assert "what kind of scorer it is; say it with tamis adopt" in capsys.readouterr().out
+    assert "what kind of scorer it is; say it with tamis import-model" in capsys.readouterr().out
     Path("plain/model.safetensors").unlink()
     assert run(["info", "plain"]) == 1
     assert "plain has no weights" in capsys.readouterr().err
@@ -153,7 +156,7 @@ def test_models_that_are_not_here(
     constants = pytest.importorskip("huggingface_hub").constants
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
-    assert run(["adopt", "someone/some-model", "-o", "model"]) == 1
+    assert run(["import-model", "someone/some-model", "-o", "model"]) == 1
     first, second = capsys.readouterr().err.splitlines()
     assert "someone/some-model is no folder, no installed model package" in first
     assert "hf download someone/some-model --local-dir FOLDER" in second
@@ -219,7 +222,7 @@ def test_a_broken_folder_is_two_lines(
 ) -> None:
     spoil()
     capsys.readouterr()
-    assert run(["adopt", "plain", "-o", "model"]) == 1
+    assert run(["import-model", "plain", "-o", "model"]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2, lines
     assert said in lines[0]
@@ -233,7 +236,7 @@ def test_a_broken_folder_is_two_lines(
     [("max_length", "long"), ("scale", "big"), ("base", {"a": 1}), ("pooling", "some")],
 )
 def test_a_note_that_was_changed_is_named(name: str, value: object, folder: Path) -> None:
-    assert run(["adopt", "plain", "-o", "model"]) == 0
+    assert run(["import-model", "plain", "-o", "model"]) == 0
     change("model/tamis.json", **{name: value})
     with pytest.raises(DamagedError, match=f"for {name}"):
         open_ranker("model")

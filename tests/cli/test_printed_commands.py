@@ -15,7 +15,9 @@ import pytest
 import tamis
 from tamis.cli.app import run
 
-VERBS = "adopt|convert|evaluate|export|fit|fuse|index|info|judge|label|rerank|search|train|tune"
+VERBS = (
+    "import-model|convert|evaluate|export|fit|fuse|index|info|judge|label|rerank|search|train|tune"
+)
 PLACEHOLDER = re.compile(rf"\btamis ({VERBS}) [^;\n]*(?<![-\w])[A-Z]{{3,}}\b")
 COMMAND = rf"\btamis ({VERBS}) [^;:`]*$"
 THINGS = "sieve drum net grain flour fish".split()
@@ -131,9 +133,9 @@ def test_what_is_printed_for_candidates_of_ones_own_runs(
     monkeypatch: pytest.MonkeyPatch,
     tiny_cross_encoder: Path,
 ) -> None:
-    from tamis.models import adopt
+    from tamis.models import import_model
 
-    adopt(tiny_cross_encoder, "base", kind="bi-encoder", pooling="mean", max_length=24)
+    import_model(tiny_cross_encoder, "base", kind="bi-encoder", pooling="mean", max_length=24)
     assert run(["index", "my docs.jsonl", "-o", "i"]) == 0
     assert run(["search", "i", "queries.txt", "-o", "my run.parquet"]) == 0
     fit = ["fit", "my docs.jsonl", "-o", "s", "--queries", "queries.txt", "--base", "base"]

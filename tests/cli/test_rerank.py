@@ -121,7 +121,7 @@ def test_a_kept_score_is_of_this_model_only(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts(capsys, "-o", "out.trec")
-    assert run(["adopt", "model", "-o", "truncated_tokens", "--max-length", "12"]) == 0
+    assert run(["import-model", "model", "-o", "truncated_tokens", "--max-length", "12"]) == 0
     capsys.readouterr()
     assert run([*RERANK, "--model", "truncated_tokens", "-o", "out.trec", "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scored"]["pairs"] == {
@@ -352,7 +352,7 @@ def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixtu
     pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     given = ["-c", "collection", "--run", "run.trec", "--no-int8"]
-    assert run(["adopt", "model", "-o", "adopted"]) == 0
+    assert run(["import-model", "model", "-o", "adopted"]) == 0
     assert run(["export", "adopted", "-o", "fast", *given]) == 0
     capsys.readouterr()
     arguments = [*RERANK, "--model", "fast", "--json", "--force", "--cache", "kept"]

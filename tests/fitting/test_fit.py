@@ -37,7 +37,7 @@ from tamis.fitting.system import System, all_systems, default_system
 from tamis.fitting.systems import KINDS, bm25, hybrid
 from tamis.fitting.systems.fine_tuned import FineTuned
 from tamis.judging import sources_of
-from tamis.models import adopt
+from tamis.models import import_model
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.model_manifest import read_model_manifest, write_model_manifest
 from tamis.search.dense import vector_model
@@ -75,7 +75,7 @@ def collection(folder: Path, *, train: int = 24, test: int = 16, log: int = 6) -
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory, tiny_cross_encoder: Path) -> Path:
     out = tmp_path_factory.mktemp("base") / "tiny"
-    adopt(tiny_cross_encoder, out, kind="bi-encoder", pooling="mean", max_length=24)
+    import_model(tiny_cross_encoder, out, kind="bi-encoder", pooling="mean", max_length=24)
     return out
 
 

@@ -13,7 +13,7 @@ from tamis.cli.app import run
 from tamis.fitting.job import run_fit
 from tamis.fitting.request import FitRequest
 from tamis.labels import read_examples
-from tamis.models import adopt
+from tamis.models import import_model
 from tamis.search import Index
 
 THINGS = "sieve drum net grain flour fish sort".split()
@@ -46,7 +46,7 @@ def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def model(tmp_path: Path, tiny_cross_encoder: Path) -> Path:
     out = tmp_path / "tiny"
-    adopt(tiny_cross_encoder, out, kind="bi-encoder", pooling="mean", max_length=24)
+    import_model(tiny_cross_encoder, out, kind="bi-encoder", pooling="mean", max_length=24)
     return out
 
 

@@ -11,7 +11,7 @@ import pytest
 import tamis
 from tamis.errors import InputError
 from tamis.manifest import write_manifest
-from tamis.models import Model, adopt, open_ranker
+from tamis.models import Model, import_model, open_ranker
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale, score_texts
 
@@ -60,7 +60,7 @@ def test_of_equal_scores_the_earlier_text_is_first() -> None:
 def test_a_bi_encoder_has_embeddings_and_others_say_that_they_have_none(
     tiny_cross_encoder: Path, tmp_path: Path
 ) -> None:
-    adopt(tiny_cross_encoder, tmp_path / "bi", kind="bi-encoder", pooling="mean")
+    import_model(tiny_cross_encoder, tmp_path / "bi", kind="bi-encoder", pooling="mean")
     model = tamis.load_model(tmp_path / "bi", device="cpu")
     embeddings = model.encode(TEXTS)
     assert embeddings.shape == (5, 16)

@@ -14,10 +14,10 @@ from tamis.errors import DamagedError, InputError
 from tamis.models import (
     Base,
     ModelManifest,
-    adopt,
     describe_model,
     find_base,
     identify,
+    import_model,
     open_model,
     open_ranker,
     open_scorer,
@@ -95,13 +95,13 @@ def test_a_note_without_what_it_needs_is_damaged(lost: str, tmp_path: Path) -> N
 def test_a_plain_folder_is_told_from_a_model(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"without tamis\.json") as caught:
         open_model(plain)
-    assert "tamis adopt" in caught.value.hint
+    assert "tamis import-model" in caught.value.hint
     with pytest.raises(InputError, match="is not a tamis model"):
         open_model(tmp_path / "nothing")
 
 
 def test_an_adopted_cross_encoder_scores_the_same_everywhere(plain: Path, tmp_path: Path) -> None:
-    note = adopt(plain, tmp_path / "out", max_length=30)
+    note = import_model(plain, tmp_path / "out", max_length=30)
     assert (note.scorer, note.max_length, note.scale, note.outputs) == (
         "cross-encoder", 30, "logit", 1,
     )  # fmt: skip
@@ -122,16 +122,18 @@ def test_an_adopted_cross_encoder_scores_the_same_everywhere(plain: Path, tmp_pa
 def test_a_sigmoid_named_in_the_config_is_kept(plain: Path, tmp_path: Path) -> None:
     name = "torch.nn.modules.activation.Sigmoid"
     change(plain / "config.json", sentence_transformers={"activation_fn": name})
-    assert adopt(plain, tmp_path / "out").scale == "probability"
+    assert import_model(plain, tmp_path / "out").scale == "probability"
 
 
 def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="pooled") as caught:
-        adopt(plain, tmp_path / "out", kind="bi-encoder")
-    adopted = f"tamis adopt {plain} -o {plain.name}-adopted --kind bi-encoder --pooling mean"
+        import_model(plain, tmp_path / "out", kind="bi-encoder")
+    adopted = (
+        f"tamis import-model {plain} -o {plain.name}-imported --kind bi-encoder --pooling mean"
+    )
     assert adopted in caught.value.hint
     assert not (tmp_path / "out").exists()
-    note = adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls", max_length=20)
+    note = import_model(plain, tmp_path / "out", kind="bi-encoder", pooling="cls", max_length=20)
     assert (note.pooling, note.scale, note.max_length) == ("cls", "cosine", 20)
     scorer: Any = open_scorer(tmp_path / "out")
     sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -142,7 +144,7 @@ def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path
 
 @pytest.mark.parametrize("name", ["sentence_transformers.models.Dense", "my_package.Whitening"])
 def test_a_bi_encoder_with_other_modules_is_refused(name: str, plain: Path, tmp_path: Path) -> None:
-    adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
+    import_model(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
     path = tmp_path / "out" / "modules.json"
     modules = json.loads(path.read_text())
     path.write_text(json.dumps([*modules, {"idx": 3, "name": "3", "path": "3", "type": name}]))
@@ -154,7 +156,7 @@ def test_a_bi_encoder_with_other_modules_is_refused(name: str, plain: Path, tmp_
 
 
 def test_pooling_is_read_where_the_modules_say(plain: Path, tmp_path: Path) -> None:
-    adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
+    import_model(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
     folder = tmp_path / "out"
     (folder / "tamis.json").unlink()
     (folder / "1_Pooling").rename(folder / "2_Other")
@@ -162,11 +164,11 @@ def test_pooling_is_read_where_the_modules_say(plain: Path, tmp_path: Path) -> N
     modules[1]["path"] = "2_Other"
     (folder / "modules.json").write_text(json.dumps(modules))
     change(folder / "config.json", architectures=["BertModel"])
-    assert adopt(folder, tmp_path / "again").pooling == "cls"
+    assert import_model(folder, tmp_path / "again").pooling == "cls"
 
 
 def test_a_default_prompt_is_refused(plain: Path, tmp_path: Path) -> None:
-    adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
+    import_model(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
     prompts = {"prompts": {"query": "query: ", "document": ""}}
     path = tmp_path / "out" / "config_sentence_transformers.json"
     path.write_text(json.dumps({**prompts, "default_prompt_name": None}))
@@ -182,7 +184,7 @@ def test_a_tokenizer_says_where_pairs_are_cut(
 ) -> None:
     change(plain / "tokenizer_config.json", model_max_length=said)
     assert CrossEncoder.open(plain).max_length == length
-    assert adopt(plain, tmp_path / "out").max_length == length
+    assert import_model(plain, tmp_path / "out").max_length == length
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model = sentence_transformers.CrossEncoder(str(tmp_path / "out"), device="cpu")
     assert model.max_seq_length == length
@@ -191,12 +193,12 @@ def test_a_tokenizer_says_where_pairs_are_cut(
 def test_a_folder_that_does_not_say_its_kind_must_be_told(plain: Path, tmp_path: Path) -> None:
     change(plain / "config.json", architectures=["BertModel"])
     with pytest.raises(InputError, match="does not say what kind of scorer") as caught:
-        adopt(plain, tmp_path / "out")
+        import_model(plain, tmp_path / "out")
     assert "cross-encoder, bi-encoder, target-words" in caught.value.hint
 
 
 def test_a_scorer_of_another_kind_is_refused(plain: Path, tmp_path: Path) -> None:
-    adopt(plain, tmp_path / "out", kind="bi-encoder", pooling="mean")
+    import_model(plain, tmp_path / "out", kind="bi-encoder", pooling="mean")
     with pytest.raises(InputError, match="is a bi-encoder, not a cross-encoder"):
         CrossEncoder.open(tmp_path / "out")
 

@@ -16,9 +16,9 @@ from tamis.errors import InputError, OutputError
 from tamis.models import (
     Sample,
     Tolerance,
-    adopt,
     describe_model,
     export,
+    import_model,
     open_model,
     open_scorer,
 )
@@ -61,7 +61,7 @@ def model(tmp_path: Path) -> Path:
         intermediate_size=24, max_position_embeddings=40, num_labels=1, initializer_range=0.5,
     )  # fmt: skip
     plain = save(tmp_path / "plain", transformers.BertForSequenceClassification(config))
-    adopt(plain, tmp_path / "model")
+    import_model(plain, tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -198,7 +198,7 @@ def test_models_that_cannot_be_exported(tmp_path: Path) -> None:
         vocab_size=len(WORDS), n_embd=16, n_layer=1, n_head=2, n_positions=40
     )
     plain = save(tmp_path / "causal", transformers.GPT2LMHeadModel(config))
-    adopt(plain, tmp_path / "a", words=["a", "b"], template="{query} {document}")
+    import_model(plain, tmp_path / "a", words=["a", "b"], template="{query} {document}")
     with pytest.raises(InputError, match="is a causal language model"):
         export(tmp_path / "a", tmp_path / "out", sample())
     config = transformers.T5Config(
@@ -207,7 +207,7 @@ def test_models_that_cannot_be_exported(tmp_path: Path) -> None:
     )  # fmt: skip
     plain = save(tmp_path / "t5", transformers.T5ForConditionalGeneration(config))
     words = {"words": ["a", "b"], "template": "{query} {document}"}
-    adopt(plain, tmp_path / "b", score="vocabulary", **words)  # type: ignore[arg-type]
+    import_model(plain, tmp_path / "b", score="vocabulary", **words)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="needs the logits of all words"):
         export(tmp_path / "b", tmp_path / "out", sample())
 
@@ -247,7 +247,7 @@ def test_the_measure_is_that_of_the_queries_of_the_run(model: Path) -> None:
 @pytest.mark.parametrize("name", ["ce", "t5"])
 def test_real_weights_in_both_back_ends(name: str, models: Path, tmp_path: Path) -> None:
     words = {"words": ["true", "false"]} if name == "t5" else {}
-    adopt(models / name, tmp_path / "model", **words)  # type: ignore[arg-type]
+    import_model(models / name, tmp_path / "model", **words)  # type: ignore[arg-type]
     given = pydocs_sample(questions=2, depth=12)
     found = export(tmp_path / "model", tmp_path / "out", given, tolerance=ANYTHING)
     assert found[0].difference < 1e-4

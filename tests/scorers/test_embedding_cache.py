@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tamis.models import adopt
+from tamis.models import import_model
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.testing import check_scorer
@@ -16,7 +16,9 @@ from tamis.types import Pairs
 
 @pytest.fixture
 def model(tmp_path: Path, tiny_cross_encoder: Path) -> BiEncoder:
-    adopt(tiny_cross_encoder, tmp_path / "m", kind="bi-encoder", pooling="mean", max_length=5)
+    import_model(
+        tiny_cross_encoder, tmp_path / "m", kind="bi-encoder", pooling="mean", max_length=5
+    )
     return BiEncoder.open(tmp_path / "m", threads=1)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tamis.errors import InputError
-from tamis.models import adopt, open_scorer
+from tamis.models import import_model, open_scorer
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_tokens import word_id, word_ids
@@ -453,7 +453,9 @@ def test_words_must_be_given_and_the_family_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [t5, causal, masked])
 def test_an_adopted_language_model_needs_nothing_more(make: Any, tmp_path: Path) -> None:
     make(tmp_path / "plain")
-    note = adopt(tmp_path / "plain", tmp_path / "out", words=("true", "false"), max_length=200)
+    note = import_model(
+        tmp_path / "plain", tmp_path / "out", words=("true", "false"), max_length=200
+    )
     scorer = TargetWords.open(tmp_path / "plain", ("true", "false"), max_length=200)
     assert note.word_ids == scorer.ids
     assert note.scorer == "target-words"

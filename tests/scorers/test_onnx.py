@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.models import ModelManifest, adopt, open_model, open_scorer
+from tamis.models import ModelManifest, import_model, open_model, open_scorer
 from tamis.models.onnx_files import write_float, write_int8
 from tamis.scorers import _onnx
 from tamis.scorers._onnx import FILES, Backend
@@ -283,7 +283,7 @@ def test_padding_and_batches_leave_scores_alone(tmp_path: Path) -> None:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A model folder with a float export."""
-    adopt(bert(tmp_path / "plain"), tmp_path / "model", max_length=40)
+    import_model(bert(tmp_path / "plain"), tmp_path / "model", max_length=40)
     exported(open_scorer(tmp_path / "model"), tmp_path / "model")
     return tmp_path / "model"
 
@@ -369,7 +369,7 @@ def test_what_cannot_be_run_is_named(model: Path) -> None:
 
 
 def test_a_real_model_in_float(models: Path, tmp_path: Path) -> None:
-    adopt(models / "minilm", tmp_path / "model")
+    import_model(models / "minilm", tmp_path / "model")
     scorer = open_scorer(tmp_path / "model")
     exported(scorer, tmp_path / "model")
     values = open_scorer(tmp_path / "model", backend="onnx").score(EVERY).values

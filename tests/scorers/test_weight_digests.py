@@ -10,7 +10,7 @@ import pytest
 
 from tamis.cli.app import run
 from tamis.errors import DamagedError, InputError
-from tamis.models import adopt, open_scorer
+from tamis.models import import_model, open_scorer
 from tamis.models.folder import open_model, verify_model
 from tamis.scorers import weight_digests
 from tamis.scorers.weight_digests import KEY
@@ -18,7 +18,7 @@ from tamis.scorers.weight_digests import KEY
 
 @pytest.fixture
 def model(tmp_path: Path, tiny_cross_encoder: Path) -> Path:
-    adopt(tiny_cross_encoder, tmp_path / "model")
+    import_model(tiny_cross_encoder, tmp_path / "model")
     return tmp_path / "model"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tamis.errors import InputError
-from tamis.models import adopt, open_model, open_scorer
+from tamis.models import import_model, open_model, open_scorer
 from tamis.training.recipes import RECIPES
 from tamis.training.trainable import Trainable, open_trainable
 from tamis.types import Pairs
@@ -27,7 +27,7 @@ EACH = Pairs(QUERIES, TEXTS, np.repeat(np.arange(4, dtype=np.int32), 2).reshape(
 @pytest.fixture(params=["mean", "cls"])
 def folder(request: Any, tmp_path: Path, tiny_cross_encoder: Path) -> Path:
     out = tmp_path / "model"
-    adopt(tiny_cross_encoder, out, kind="bi-encoder", pooling=request.param)
+    import_model(tiny_cross_encoder, out, kind="bi-encoder", pooling=request.param)
     return out
 
 

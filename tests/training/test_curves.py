@@ -11,7 +11,7 @@ import pytest
 
 from tamis.errors import InputError
 from tamis.labels import Examples
-from tamis.models import adopt
+from tamis.models import import_model
 from tamis.training import Curves, Start, curves, learning_curves
 from tamis.training.learning_curves import Cell, HeldOut, sampled
 from tamis.training.loop import train
@@ -141,7 +141,7 @@ def test_of_nothing_learnt_only_a_start_that_ranks_is_tested(
     tmp_path: Path, tiny_cross_encoder: Path
 ) -> None:
     base = tmp_path / "base"
-    adopt(tiny_cross_encoder, base)
+    import_model(tiny_cross_encoder, base)
     found = run(tmp_path / "work", base, sizes=(0,))
     assert [(cell.start, cell.size) for cell in found.cells] == [("pretrained", 0)]
 

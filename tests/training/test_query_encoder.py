@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tamis.errors import DamagedError, InputError
-from tamis.models import adopt, describe_model, open_model, open_scorer
+from tamis.models import describe_model, import_model, open_model, open_scorer
 from tamis.models.folder import has_weights
 from tamis.models.onnx_export import export
 from tamis.pipeline.document_lookup import IndexLibrary, MappingLookup
@@ -57,7 +57,9 @@ TINY = Recipe(
 
 @pytest.fixture
 def base(tmp_path: Path, tiny_cross_encoder: Path) -> Path:
-    adopt(tiny_cross_encoder, tmp_path / "base", kind="bi-encoder", pooling="mean", max_length=24)
+    import_model(
+        tiny_cross_encoder, tmp_path / "base", kind="bi-encoder", pooling="mean", max_length=24
+    )
     return tmp_path / "base"
 
 
@@ -150,7 +152,7 @@ def test_a_base_that_was_not_adopted(
 
 def test_adopting_it_keeps_both_sides(job: Job, tmp_path: Path) -> None:
     train(job)
-    adopt(job.out, tmp_path / "adopted")
+    import_model(job.out, tmp_path / "adopted")
     found = open_scorer(tmp_path / "adopted").score(EACH).values
     assert found.tolist() == open_scorer(job.out).score(EACH).values.tolist()
 

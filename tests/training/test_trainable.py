@@ -15,7 +15,7 @@ import pytest
 from tamis.errors import InputError
 from tamis.labels import Examples
 from tamis.labels.examples import Kind
-from tamis.models import adopt, open_model, open_scorer
+from tamis.models import import_model, open_model, open_scorer
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.scorers._dropout import generator_of
 from tamis.scorers.cross_encoder import CrossEncoder
@@ -398,7 +398,7 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
 def test_an_adopted_t5_says_its_words(tmp_path: Path) -> None:
     template = "{query} or {document}"
     t5(tmp_path / "plain")
-    adopt(tmp_path / "plain", tmp_path / "made", words=("net", "sea"), template=template)
+    import_model(tmp_path / "plain", tmp_path / "made", words=("net", "sea"), template=template)
     model = open_trainable(tmp_path / "made", scorer="target-words")
     assert (model.note.words, model.note.template) == (("net", "sea"), template)
 

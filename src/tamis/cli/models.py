@@ -1,4 +1,4 @@
-"""`tamis adopt`."""
+"""`tamis import-model`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUESTIONS = {
 """What may have to be asked for: the question, and the option that answers it."""
 
 
-def adopt(
+def import_model(
     folder: Annotated[
         str,
         typer.Argument(
@@ -72,10 +72,10 @@ def adopt(
 ) -> None:
     """Take in a plain Hugging Face folder: copy it and write down how it scores.
 
-    Example: tamis adopt my-t5 -o my-reranker --words true false
+    Example: tamis import-model my-t5 -o my-reranker --words true false
     """
-    from tamis.models import adopt as take_in
     from tamis.models import describe_model, find_base
+    from tamis.models import import_model as import_folder
 
     path = find_base(folder)
     given: dict[str, Any] = {"kind": kind, "pooling": pooling, "words": words}
@@ -84,7 +84,7 @@ def adopt(
     _check_kind(path, {**given, **said})
     if given["words"] is not None:
         given["words"] = [_word(word) for word in given["words"]]
-    note = take_in(
+    note = import_folder(
         path,
         output,
         **given,

@@ -20,7 +20,7 @@ from tamis.labels.examples import Examples
 from tamis.labels.gold import gold
 from tamis.labels.transfer import qa_docrank
 from tamis.models.base_models import find_base
-from tamis.models.model_import import adopt, kind_of
+from tamis.models.model_import import import_model, kind_of
 from tamis.models.model_lookup import open_ranker
 from tamis.pipeline.document_lookup import library
 from tamis.scorers.embedding_cache import EmbeddingCache
@@ -77,7 +77,7 @@ def import_base(base: str | Path, work: Workspace) -> BaseModel:
                 shutil.copytree(place, part, dirs_exist_ok=True)
         else:
             kind = kind_of(place, read_config(place))
-            adopt(place, folder, words=TARGET_WORDS if kind == "target-words" else None)
+            import_model(place, folder, words=TARGET_WORDS if kind == "target-words" else None)
     return BaseModel(folder, read_model_manifest(folder))
 
 

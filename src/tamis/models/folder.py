@@ -32,7 +32,7 @@ def open_model(folder: str | Path) -> ModelManifest:
     if config.is_file() and read_manifest(path) is None:
         raise InputError(
             f"{path} is a Hugging Face folder without {NAME}",
-            hint=command("adopt", path, "-o", f"{path.resolve().name}-adopted"),
+            hint=command("import-model", path, "-o", f"{path.resolve().name}-imported"),
         )
     note = read_model_manifest(path)
     read_config(path)

@@ -1,4 +1,4 @@
-"""What a Hugging Face folder leaves unsaid and a person must say before it can be adopted."""
+"""What a Hugging Face folder leaves unsaid and a person must say before it can be imported."""
 
 from __future__ import annotations
 

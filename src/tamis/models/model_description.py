@@ -82,5 +82,5 @@ def _described(folder: Path) -> dict[str, str]:
         NAME: "none: a plain Hugging Face folder",
     }
     if lacking:
-        facts["does not say"] = f"{LACKING[lacking]}; say it with tamis adopt"
+        facts["does not say"] = f"{LACKING[lacking]}; say it with tamis import-model"
     return facts

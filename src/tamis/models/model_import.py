@@ -33,7 +33,7 @@ IDENTITY = "torch.nn.modules.linear.Identity"
 SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
-def adopt(
+def import_model(
     folder: str | Path,
     out: str | Path,
     *,

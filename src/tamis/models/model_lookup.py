@@ -109,8 +109,8 @@ def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
 
 
 def _adopting(folder: Path, option: str) -> str:
-    new = f"{folder.resolve().name}-adopted"
-    return f"use {new} after: {command('adopt', folder, '-o', new, *option.split())}"
+    new = f"{folder.resolve().name}-imported"
+    return f"use {new} after: {command('import-model', folder, '-o', new, *option.split())}"
 
 
 def digest(folder: Path, *more: str) -> str:

@@ -214,7 +214,7 @@ def check_exportable(scorer: Scorer, folder: Path) -> None:
     if isinstance(scorer, TargetWords) and scorer.how == "vocabulary":
         raise InputError(
             f"the score of {folder} needs the logits of all words; an export has those of two",
-            hint="adopt the model with the score words",
+            hint="import the model with the score words",
         )
 
 

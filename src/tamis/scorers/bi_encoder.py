@@ -248,12 +248,14 @@ def pooling_of(folder: Path, note: ModelManifest | None) -> Pooling:
     if named in ("mean", "cls") and not on:
         return "mean" if named == "mean" else "cls"
     if len(on) != 1 or not found:
-        new = f"{folder.resolve().name}-adopted"
+        new = f"{folder.resolve().name}-imported"
         what = f"pools by {', '.join(on)}" if on else "does not say how token vectors are pooled"
         raise InputError(
             f"{folder} {what}",
             hint="say how, mean or cls, and use the new folder: "
-            + command("adopt", folder, "-o", new, "--kind", "bi-encoder", "--pooling", "mean")
+            + command(
+                "import-model", folder, "-o", new, "--kind", "bi-encoder", "--pooling", "mean"
+            )
             + '; in Python pooling="mean"',
         )
     return found[0]

@@ -71,11 +71,14 @@ def read_model_manifest(folder: Path) -> ModelManifest:
     missing = [name for name in ("scorer", "max_length", "scale") if name not in note]
     if missing or note["scorer"] not in KINDS:
         what = f"no {missing[0]}" if missing else f"a scorer of kind {note['scorer']!r}"
-        raise DamagedError(f"{folder}/tamis.json names {what}", hint="adopt the model again")
+        raise DamagedError(
+            f"{folder}/tamis.json names {what}", hint="import the model again: tamis import-model"
+        )
     for name, right in _FORMS.items():
         if name in note and not right(note[name]):
             raise DamagedError(
-                f"{folder}/tamis.json has {note[name]!r} for {name}", hint="adopt the model again"
+                f"{folder}/tamis.json has {note[name]!r} for {name}",
+                hint="import the model again: tamis import-model",
             )
     known = {each.name for each in fields(ModelManifest)} - {"facts"}
     values = {name: _value(name, note[name]) for name in known if name in note}

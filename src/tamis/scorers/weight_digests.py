@@ -64,7 +64,7 @@ def verify_weights(folder: Path) -> None:
     if not recorded:
         raise InputError(
             f"{folder} has no checksums to verify",
-            hint="its note records none: tamis adopt writes a folder that has them",
+            hint="its note records none: tamis import-model writes a folder that has them",
         )
     for name, expected in recorded.items():
         if not (folder / name).is_file():
@@ -76,7 +76,8 @@ def _recorded(folder: Path) -> Digests:
     recorded = (read_manifest(folder) or {}).get(KEY, {})
     if not isinstance(recorded, dict) or not all(isinstance(v, str) for v in recorded.values()):
         raise DamagedError(
-            f"{folder / NAME} has {recorded!r} for {KEY}", hint="copy or adopt the model again"
+            f"{folder / NAME} has {recorded!r} for {KEY}",
+            hint="copy or import the model again: tamis import-model",
         )
     return recorded
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from tamis.errors import require
-from tamis.models.model_import import adopt, tell_others
+from tamis.models.model_import import import_model, tell_others
 from tamis.scorers import _bert, _t5
 from tamis.scorers._dropout import NONE, Dropout, generator_of
 from tamis.scorers.bi_encoder import BiEncoder, TorchTexts, pooled
@@ -242,7 +242,7 @@ class QueryModule(TextModule):
         if find_model_manifest(self.source):
             shutil.copytree(self.source, folder / DOCUMENTS)
         else:
-            adopt(self.source, folder / DOCUMENTS, kind="bi-encoder")
+            import_model(self.source, folder / DOCUMENTS, kind="bi-encoder")
 
     def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
         """Cosines; every query is run once, however many texts it is set against."""
