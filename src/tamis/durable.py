@@ -159,7 +159,10 @@ def _wait_for(path: Path, seconds: float = 1.0) -> None:
 
 def _refuse_existing(path: Path, force: bool) -> None:
     if path.exists() and not force:
-        raise OutputError(f"{path} exists already", hint="choose another name, or give --force")
+        raise OutputError(
+            f"{path} exists already",
+            hint="choose another name, or replace it: --force, in Python force=True",
+        )
 
 
 def _remove(path: Path) -> None:

@@ -158,7 +158,7 @@ def show_sieve(sieve: Sieve) -> None:
         write = "" if sieve.queries else "write queries into queries.txt, one per line, and "
         say(f"to find out, {write}judge about 50 queries: {judge}")
     if not sieve.pipeline.is_tested_retriever:
-        if result.user_run and sieve.pipeline.stage is not None:
+        if result.user_run and Path(result.user_run).exists() and sieve.pipeline.stage:
             files = result.user_run, "-c", str(sieve.path / "index"), "--model", path
             rerank = shlex.join(["tamis", "rerank", *files, "-o", f"{path}.reranked.parquet"])
             say(f"tested on your candidates: {rerank}")

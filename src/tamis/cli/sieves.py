@@ -53,8 +53,6 @@ def say_what_was_tested(sieve: Sieve) -> None:
     """Say so where what a sieve does here was not tested."""
     if not sieve.verified:
         say(f"note: not verified: {sieve.manifest['reason']}")
-    elif not sieve.pipeline.is_tested_retriever:
-        say("note: retrieved by BM25 in place of your own retriever, which was tested")
 
 
 def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from tamis.collection.base import Collection, OnError
 from tamis.collection.judgements import split_of
@@ -19,7 +21,7 @@ from tamis.fitting.sieve import Sieve
 from tamis.fitting.system import SystemKind
 from tamis.fitting.systems import KINDS
 from tamis.search import Index
-from tamis.types import Qrels, Queries
+from tamis.types import Qrels, Queries, Run
 
 
 def fit(
@@ -42,6 +44,7 @@ def fit(
     resume: bool = False,
     force: bool = False,
     on_plan: OnPlan = lambda inputs, plan: None,
+    log: Callable[[str], object] | None = None,
     kinds: Sequence[SystemKind] = KINDS,
 ) -> Sieve:
     """Build the best ranker for documents in the time given, test it against BM25, and write it.
@@ -53,7 +56,7 @@ def fit(
     `max_time` is a time such as "20m", or seconds. `base` is the model to start from; None ranks
     by words alone. With `user_run`, the results of your own retriever are re-ranked. What is done
     is told through `logging`; `on_plan` is called with the data and the plan before the work.
-    `kinds` are the kinds of system that are compared.
+    `log` is called with every message too. `kinds` are the kinds of system that are compared.
 
     >>> from tempfile import mkdtemp
     >>> texts = ["A tamis is a drum sieve.", "A colander drains pasta.", "A whisk beats eggs."]
@@ -63,6 +66,11 @@ def fit(
     >>> sieve.verified, sieve.result.selected
     (False, 'BM25')
     """
+    _check_settings(out, depth, seed, threads, on_error)
+    if not (base is None or isinstance(base, str | Path)) or base == "none":
+        raise InputError(
+            f"the base model is {base!r}", hint="name one, or base=None for words alone"
+        )
     request = FitRequest(
         collection=_collection(collection),
         out=Path(out),
@@ -81,9 +89,54 @@ def fit(
         on_error=on_error,
         command=f"tamis.fit(…, out={str(out)!r})",
     )
-    sieve = run_fit(request, resume=resume, force=force, on_plan=on_plan, kinds=kinds)[1]
+    with _logged_to(log):
+        sieve = run_fit(request, resume=resume, force=force, on_plan=on_plan, kinds=kinds)[1]
     assert sieve is not None
     return sieve
+
+
+def _check_settings(
+    out: object, depth: object, seed: object, threads: object, on_error: object
+) -> None:
+    """Refuse values of another kind before any work."""
+    if not isinstance(out, str | Path):
+        raise InputError(f"the sieve to write is {out!r}", hint='name a folder: out="my.sieve"')
+    for name, value, least in (("depth", depth, 1), ("seed", seed, 0), ("threads", threads, 1)):
+        if name == "threads" and value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InputError(f"{name} is {value!r}", hint=f"a whole number from {least} on")
+    if on_error not in get_args(OnError):
+        raise InputError(f"on_error is {on_error!r}", hint=f"one of {', '.join(get_args(OnError))}")
+
+
+class _Calling(logging.Handler):
+    """Hands every message to a function."""
+
+    def __init__(self, log: Callable[[str], object]) -> None:
+        super().__init__(logging.INFO)
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        self.log(record.getMessage())
+
+
+@contextmanager
+def _logged_to(log: Callable[[str], object] | None) -> Iterator[None]:
+    """Call a function with every message meanwhile."""
+    if log is None:
+        yield
+        return
+    logger, handler = logging.getLogger("tamis"), _Calling(log)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _collection(given: Any) -> str | Collection:
@@ -93,6 +146,11 @@ def _collection(given: Any) -> str | Collection:
         return str(given)
     if isinstance(given, Collection):
         return given
+    if isinstance(given, Run | Qrels | Queries):
+        raise InputError(
+            f"a {type(given).__name__} stands in place of the documents",
+            hint="documents come first: tamis.fit(documents, queries=…, qrels=…, out=…)",
+        )
     documents = as_documents(given)
     return Collection("documents", "python", documents, lambda: Queries.of([]), dict)
 
@@ -109,7 +167,15 @@ def _qrels(given: Any) -> dict[str, str | Qrels]:
     if given is None:
         return {}
     if isinstance(given, Mapping) and not _is_one(given):
-        return {str(split): _path_or(qrels, as_qrels) for split, qrels in given.items()}
+        splits = {str(split): _path_or(qrels, as_qrels) for split, qrels in given.items()}
+        empty = [split for split, qrels in splits.items() if not isinstance(qrels, str | Qrels)
+                 or (isinstance(qrels, Qrels) and not len(qrels))]  # fmt: skip
+        if empty or not splits:
+            raise InputError(
+                f"there are no judgements under {empty[0]!r}" if empty else "there are none",
+                hint='judgements are {"q1": {"d1": 1}}, or such by split',
+            )
+        return splits
     if isinstance(given, str | Path):
         return {split_of(given): str(given)}
     return {"judged": as_qrels(given)}
@@ -117,16 +183,18 @@ def _qrels(given: Any) -> dict[str, str | Qrels]:
 
 def _is_one(given: Mapping[Any, Any]) -> bool:
     """Whether these are judgements by query, not by split."""
-    inner = next(iter(given.values()), None)
-    if not isinstance(inner, Mapping):
+    inner = [value for value in given.values() if isinstance(value, Mapping) and value]
+    if not inner:
         return False
-    return not isinstance(next(iter(inner.values()), None), Mapping)
+    return not isinstance(next(iter(inner[0].values())), Mapping)
 
 
 def _seconds(max_time: str | float) -> float:
     """A time limit in seconds; of a string, a number alone is in minutes, as everywhere."""
     if isinstance(max_time, str):
         return parse_time(max_time, "m")
-    if not max_time > 0:
-        raise InputError(f"a time of {max_time} s is over", hint='allow more, such as "20m"')
+    if not isinstance(max_time, int | float) or isinstance(max_time, bool):
+        raise InputError(f"max_time is {max_time!r}", hint='a time such as "20m", or seconds')
+    if not 0 < max_time < float("inf"):
+        raise InputError(f"a time of {max_time} s is none", hint='allow more, such as "20m"')
     return float(max_time)

@@ -30,7 +30,7 @@ from tamis.fitting.selection import select_system
 from tamis.fitting.sieve import KIND, Sieve, load_sieve
 from tamis.fitting.sieve_folder import write_sieve
 from tamis.fitting.system import SystemKind
-from tamis.fitting.systems import KINDS, kind_openers
+from tamis.fitting.systems import KINDS, check_kinds, kind_openers
 from tamis.fitting.systems.user_run import open_user_run
 from tamis.fitting.workspace import (
     Timing,
@@ -68,8 +68,10 @@ def run_fit(
     Where it is there already, `resume` removes what the fit left behind.
     """
     _check_place(request)
+    check_kinds(kinds)
     openers = kind_openers(kinds)
-    folder = request.out.with_name(f"{request.out.name}.fitting")
+    out = request.out.absolute()
+    folder = out.with_name(f"{out.name}.fitting")
     if resume and not dry_run and _is_complete(request, folder):
         with locked(folder):
             remove_workspace(folder)
@@ -115,7 +117,8 @@ def _check_place(request: FitRequest) -> None:
     out, collection = request.out, request.collection
     if not out.name or not out.absolute().parent.is_dir():
         raise OutputError(
-            f"there is no folder to write {out} in", hint="name a new folder: -o NAME"
+            f"there is no folder to write {out} in",
+            hint="name a new folder: -o NAME, in Python out=NAME",
         )
     if not isinstance(collection, str) or not Path(collection).is_dir():
         return
@@ -129,7 +132,10 @@ def _check_output(request: FitRequest, force: bool) -> None:
     """Refuse, before any work, to write where something else than a sieve is."""
     out = request.out
     if (folder_exists(out) or out.exists()) and not force:
-        raise OutputError(f"{out} exists already", hint="choose another name, or give --force")
+        raise OutputError(
+            f"{out} exists already",
+            hint="choose another name, or replace it: --force, in Python force=True",
+        )
     manifest = read_manifest(out) if out.is_dir() else None
     if out.exists() and (manifest is None or manifest["kind"] != KIND):
         raise OutputError(f"{out} exists and is no sieve", hint="choose another name: -o NAME")
@@ -151,7 +157,9 @@ def open_inputs(request: FitRequest, work: Workspace) -> FitInputs:
             _log.warning("%s", warning)
     index = Index.open(path)
     if not index.documents:
-        raise InputError(f"{request.name} has no documents", hint="is the path right?")
+        raise InputError(
+            f"{request.name} has no documents", hint="give one at least; is the path right?"
+        )
     most = round(MAX_TRAIN_QUERIES * max(1.0, request.max_time / (DEFAULT_MINUTES * 60)))
     limit = work.record("limits", lambda: {"train_queries": most}, Timing("", "limits"))
     try:

@@ -110,7 +110,9 @@ def train_model(
         labelled = examples()
     settings = recipe_for(recipe, fit.plan.size_of(step), labelled, fit.request.seed)
     resume = checkpoints.work_folder(out).exists()
-    _log.info("training %s on %s queries", out.name, f"{labelled.groups:,}")
+    name = training.replace("_", " ")
+    part = f" ({fold.key})" if fold else ""
+    _log.info("training %s%s on %s queries", name, part, f"{labelled.groups:,}")
     cache = document_embeddings(fit) if settings.fixed_documents else None
     with (
         fit.work.timed(Timing(timed_as, "train", training, where)),

@@ -51,6 +51,8 @@ def _default(result: FitResult) -> str:
 def _compared(result: FitResult) -> str:
     models = list(dict.fromkeys(one.group for one in result.systems if one.group))
     retrievers = [one.name for one in result.systems if not one.group]
+    if not models:
+        return f"It compared {len(result.systems)} retrievers: {linked(retrievers)}."
     weights = linked([f"{weight:.2f}".removeprefix("0") for weight in FUSION_WEIGHTS])
     return (
         f"It compared {len(result.systems)} systems: {linked(retrievers)} alone, and "

@@ -21,6 +21,7 @@ from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.model_training import LEARNING_CURVE
 from tamis.fitting.plan import MIN_QUERIES, Plan
 from tamis.fitting.query_splits import QuerySplits, average_words
+from tamis.fitting.request import FitRequest
 from tamis.fitting.reranker_runs import seconds_per_query
 from tamis.fitting.selection import Selected, base_system, bm25_system
 from tamis.fitting.system import System
@@ -281,9 +282,16 @@ def make_result(fit: FitContext, selected: Selected, *, trained_on_folds: bool) 
         seed=request.seed,
         command=request.command,
         path=str(request.out),
-        user_run=request.user_run if isinstance(request.user_run, str) else None,
+        user_run=_user_run(request),
         evaluation=evaluation,
     )
+
+
+def _user_run(request: FitRequest) -> str | None:
+    """The file of the user's run, or that it was handed in."""
+    if request.user_run is None or isinstance(request.user_run, str):
+        return request.user_run
+    return "a run handed in from Python"
 
 
 def verification(splits: QuerySplits, selected: Selected) -> tuple[bool, str]:

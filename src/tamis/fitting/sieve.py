@@ -6,16 +6,18 @@ It is what a fit writes, and all there is to search with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tamis.collection.objects import AnyQueries, as_queries
 from tamis.collection.readers import read_queries
 from tamis.collection.runs import read_run
-from tamis.errors import InputError, UnknownKindError
+from tamis.errors import DamagedError, InputError, UnknownKindError
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.json_records import from_json
@@ -44,7 +46,7 @@ RETRIEVAL_DEPTH = 1000
 """How many documents the retriever finds at least."""
 DEFAULT_FUSION_WEIGHT = 0.75
 """How much the model counts where a run of the user's own is re-ranked and no weight was tested."""
-Opened = TypeVar("Opened", Source, Stage)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class Sieve:
     @cached_property
     def pipeline(self) -> Pipeline:
         """How it ranks."""
-        return from_json(Pipeline, self.manifest["pipeline"])
+        with _damage_in(self.path):
+            return from_json(Pipeline, self.manifest["pipeline"])
 
     @cached_property
     def _opening(self) -> Opening:
@@ -133,6 +136,10 @@ class Sieve:
     @cached_property
     def source(self) -> Source:
         """Everything: queries in, the ranking out."""
+        if not self.pipeline.is_tested_retriever:
+            _log.info(
+                "%s retrieves by BM25 in place of your own retriever, which was tested", self.path
+            )
         deep = self.retriever % max(RETRIEVAL_DEPTH, self.pipeline.depth)
         stage = self.stage
         keeps_order = isinstance(stage, Interpolate) and stage.weight == 0
@@ -158,7 +165,8 @@ class Sieve:
     @property
     def verified(self) -> bool:
         """Whether the selected system was tested on judged queries."""
-        return bool(self.manifest["verified"])
+        with _damage_in(self.path):
+            return bool(self.manifest["verified"])
 
     @cached_property
     def result(self) -> FitResult:
@@ -166,32 +174,31 @@ class Sieve:
         from tamis.fitting.result import FitResult, evaluation_from_json
 
         path = self.path / EVALUATION
-        if not path.is_file():
-            return FitResult.from_json(self.manifest, None)
-        values = json.loads(path.read_text("utf-8"))
-        runs = StoredRuns(self.path / RUNS, tuple(values["per_query"]))
-        return FitResult.from_json(self.manifest, evaluation_from_json(values, runs))
+        with _damage_in(self.path):
+            if not path.is_file():
+                return FitResult.from_json(self.manifest, None)
+            values = json.loads(path.read_text("utf-8"))
+            runs = StoredRuns(self.path / RUNS, tuple(values["per_query"]))
+            return FitResult.from_json(self.manifest, evaluation_from_json(values, runs))
 
     def search(self, text: str, top: int = 10) -> list[Hit]:
         """The best documents for some words."""
-        if not isinstance(text, str):
-            raise InputError(
-                f"the query is of type {type(text).__name__}",
-                hint="one query is a string; for several use search_many",
-            )
-        return self._hits(Queries.of([Query("q", text)]), top)["q"]
+        return self._hits(Queries.of([Query("q", _query_text(text))]), top)["q"]
 
     def search_many(self, queries: AnyQueries, top: int = 10) -> dict[str, list[Hit]]:
-        """The best documents for each of several queries: strings, dictionaries, a DataFrame, a
-        file. Queries that are strings alone are named by their text.
+        """The best documents for each of several queries, in their order: strings, dictionaries, a
+        DataFrame, a file. Queries that are strings alone are named by their text.
         """
+        order: list[str] = []
         if isinstance(queries, list | tuple) and all(isinstance(one, str) for one in queries):
-            queries = [Query(text, text) for text in dict.fromkeys(queries)]
-        return self._hits(as_queries(queries), top)
+            order = list(dict.fromkeys(queries))
+            queries = [Query(text, text) for text in order]
+        hits = self._hits(as_queries(queries), top)
+        return {name: hits[name] for name in order or hits}
 
     def _hits(self, queries: Queries, top: int) -> dict[str, list[Hit]]:
-        if top < 1:
-            raise InputError(f"cannot show the top {top}", hint="ask for one at least")
+        if not isinstance(top, int) or top < 1:
+            raise InputError(f"cannot show the top {top!r}", hint="a whole number from 1 on")
         run = self.source.search(queries, top)
         probabilities = self.probabilities(run)
         passages = run.extra.get("passage")
@@ -209,20 +216,23 @@ class Sieve:
                 )
         return hits
 
-    def rerank(self, query: str, texts: Sequence[str]) -> list[Ranked]:
+    def rerank(self, query: str, texts: Iterable[str], top: int | None = None) -> list[Ranked]:
         """Texts of your own, best first, as the selected pipeline ranks documents.
 
-        Lexical scores go by the term statistics of the index.
+        Lexical scores go by the term statistics of the index; of equal scores the earlier text
+        comes first.
         """
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise InputError("the texts are no list of strings", hint="hand in a list: [text]")
-        if not texts:
+        listed = _text_list(texts)
+        if not listed:
             return []
-        documents = {f"{n:08}": Document(f"{n:08}", text) for n, text in enumerate(texts)}
-        run = self._score_texts(query, documents)
+        # of equal scores the larger id comes first: so the earlier text has it
+        numbers = {f"{len(listed) - n:08}": n for n in range(len(listed))}
+        documents = {name: Document(name, listed[n]) for name, n in numbers.items()}
+        run = self._score_texts(_query_text(query), documents)
         if self.stage is not None:
             run = _with_documents(self.stage, documents)(run)
-        return [Ranked(int(name), score, texts[int(name)]) for name, score in run["q"]]
+        ranked = [Ranked(numbers[name], score, listed[numbers[name]]) for name, score in run["q"]]
+        return ranked if top is None else ranked[:top]
 
     def _score_texts(self, query: str, documents: Mapping[str, Document]) -> Run:
         """The scores that the retriever would give to documents of one's own."""
@@ -264,6 +274,17 @@ class Sieve:
         )
 
 
+@contextmanager
+def _damage_in(folder: Path) -> Iterator[None]:
+    """What a sieve lacks, or has in another form, as one error."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedError(
+            f"{folder} is damaged: its records lack something ({error})", hint="fit it again"
+        ) from error
+
+
 @dataclass(frozen=True)
 class StoredRuns(Mapping[str, Run]):
     """The rankings of test queries by the name of the system, each read when it is asked for."""
@@ -301,7 +322,30 @@ def _with_documents(stage: Stage, documents: Mapping[str, Document]) -> Stage:
         return replace(stage, stage=_with_documents(stage.stage, documents))
     if isinstance(stage, Rerank):
         return replace(stage, documents=documents, depth=max(stage.depth, len(documents)))
-    return stage
+    raise InputError(
+        f"the stage {type(stage).__name__} ranks documents of the index, not texts of your own",
+        hint="use search",
+    )
+
+
+def _query_text(query: object) -> str:
+    """The text of one query: a string, a `Query` or a dictionary with a text."""
+    if isinstance(query, str):
+        return query
+    if isinstance(query, Query | Mapping):
+        return next(iter(as_queries([query]))).text
+    raise InputError(
+        f"the query is of type {type(query).__name__}",
+        hint="one query is a string; for several use search_many",
+    )
+
+
+def _text_list(texts: object) -> list[str]:
+    """Texts of any iterable, each a string."""
+    listed = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else None
+    if listed is None or not all(isinstance(text, str) for text in listed):
+        raise InputError("the texts are no list of strings", hint="hand in a list: [text]")
+    return listed
 
 
 def passage_text(document: Document, passages: str, number: int) -> str:
@@ -322,6 +366,11 @@ def load_sieve(
 
     `openers` open stages and sources of one's own, as `tamis.open_stage` takes them.
     """
+    if not isinstance(path, str | Path):
+        raise InputError(
+            f"a sieve is named by its path, not by a {type(path).__name__}",
+            hint='tamis.load_sieve("my.sieve")',
+        )
     folder = Path(path)
     return Sieve(folder, expect(folder, KIND, SIEVE_LAYOUT), threads, openers)
 

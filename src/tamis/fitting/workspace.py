@@ -134,7 +134,7 @@ def open_workspace(
         if folder.exists() and not resume and not force:
             raise OutputError(
                 f"{folder} is left of a fit that was stopped",
-                hint="go on with --resume, or begin again with --force",
+                hint="go on with --resume (resume=True), or begin again with --force (force=True)",
             )
         if folder.exists() and not resume:
             shutil.rmtree(folder)

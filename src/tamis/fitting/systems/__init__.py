@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tamis.errors import InputError
 from tamis.fitting.system import SystemKind
 from tamis.fitting.systems.base_model import BaseModelKind
 from tamis.fitting.systems.bm25 import BM25
@@ -34,6 +35,25 @@ KINDS: tuple[SystemKind, ...] = (
     CrossEncoderKind(),
     Infused(),
 )
+
+
+def check_kinds(kinds: Sequence[SystemKind]) -> None:
+    """Refuse kinds that are none, that share a key or a name, or that lack BM25."""
+    for kind in kinds:
+        if not isinstance(kind, SystemKind):
+            raise InputError(
+                f"{kind!r} is no kind of system", hint="hand in objects of your class: MyKind()"
+            )
+    for what in ("key", "name"):
+        values = [getattr(kind, what, "") for kind in kinds]
+        twice = [value for value in values if not value or values.count(value) > 1]
+        if twice:
+            raise InputError(
+                f"the {what} {twice[0]!r} does not tell kinds of system apart",
+                hint=f"give each a {what} of its own",
+            )
+    if not any(isinstance(kind, BM25) for kind in kinds):
+        raise InputError("BM25 is not among the kinds", hint="add yours: kinds=(*KINDS, MyKind())")
 
 
 def kind_openers(kinds: Sequence[SystemKind] = KINDS) -> Openers:
