@@ -96,7 +96,7 @@ WRONG: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: next(iter(wrong)))
 def test_natural_mistakes_are_our_errors_with_a_hint(wrong: dict[str, Any], tmp_path: Path) -> None:
     given = {"documents": PAIRS, "out": tmp_path / "s", "base": None, **wrong}
     with pytest.raises(TamisError) as raised:
