@@ -605,10 +605,7 @@ def test_more_time_does_not_change_what_is_learnt_from(
         with pytest.raises(ZeroDivisionError):
             fit(request(folder, tmp_path / "s", None, max_time=1800.0))
     _, sieve = fit(request(folder, tmp_path / "s", None, max_time=3600.0), resume=True)
-    assert (
-        sieve is not None
-        and sieve.manifest["data"]["judged queries for training and selection"] == 20
-    )
+    assert sieve is not None and sieve.result.queries.train == 20
 
 
 def test_nothing_leaks(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
