@@ -72,7 +72,7 @@ def test_scores_are_the_models(folder: Path, capsys: pytest.CaptureFixture[str])
     assert dict(zip(second.ids, previous, strict=True)) == {"d4": 9, "d2": 8}
     assert after.queries["q1"].text == "drum sieve"
     # 24 tokens, 3 of them special, 2 the query's: 19 are left for d2's 47, twice
-    assert found["scored"]["truncated_tokens"] == {"tokens": 56, "passages": 2, "documents": 2}
+    assert found["scored"]["truncated"] == {"tokens": 56, "passages": 2, "documents": 2}
     assert found["scored"]["pairs"] == {"scored": 6, "spared": 0}
     assert found["how"]["model"] == "model"
 
@@ -121,9 +121,9 @@ def test_a_kept_score_is_of_this_model_only(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts(capsys, "-o", "out.trec")
-    assert run(["import-model", "model", "-o", "truncated_tokens", "--max-length", "12"]) == 0
+    assert run(["import-model", "model", "-o", "short", "--max-length", "12"]) == 0
     capsys.readouterr()
-    assert run([*RERANK, "--model", "truncated_tokens", "-o", "out.trec", "--force", "--json"]) == 0
+    assert run([*RERANK, "--model", "short", "-o", "out.trec", "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scored"]["pairs"] == {
         "scored": 6,
         "spared": 0,
@@ -153,7 +153,7 @@ def test_depth_and_passages(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert after["q1"].extra["passage"][2:].tolist() == [-1, -1]
     assert found["how"]["sentences"] == "tamis-rules 1"
     windows = facts(capsys, "-o", "out.parquet", "--passages", "tokens:8:4")
-    assert windows["scored"]["truncated_tokens"]["tokens"] == 0
+    assert windows["scored"]["truncated"]["tokens"] == 0
 
 
 def test_a_latency(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

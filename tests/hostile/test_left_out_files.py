@@ -48,7 +48,7 @@ def test_fit_says_so_and_its_report_too(folder: Path, capsys: pytest.CaptureFixt
     assert "files left out" in page
     assert ".docx 2" in page
     assert run(["info", "a.sieve", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["files left out"] == KINDS
+    assert json.loads(capsys.readouterr().out)["files_left_out"] == KINDS
 
 
 def test_files_that_trec_disks_have_beside_documents_are_counted(

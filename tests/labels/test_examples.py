@@ -170,9 +170,9 @@ def test_bad_files(tmp_path: Path) -> None:
     pq.write_table(holes, tmp_path / "holes")
     with pytest.raises(InputError, match="a row without a query"):
         read_examples(tmp_path / "holes")
-    (tmp_path / "truncated_tokens").write_bytes((tmp_path / "good").read_bytes()[:-20])
+    (tmp_path / "cut").write_bytes((tmp_path / "good").read_bytes()[:-20])
     with pytest.raises(InputError, match="cut cannot be read"):
-        read_examples(tmp_path / "truncated_tokens")
+        read_examples(tmp_path / "cut")
     blocks = bytearray((tmp_path / "good").read_bytes())
     first = pq.read_metadata(tmp_path / "good").row_group(0).column(0)
     start = first.dictionary_page_offset or first.data_page_offset
