@@ -1200,6 +1200,19 @@ def test_your_own_candidates(tmp_path: Path, base: Path) -> None:
         assert not sieve.pipeline.is_tested_retriever and sieve.search("drum net")
 
 
+def test_scores_of_your_own_candidates_are_not_compared_between_queries(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, own = collection(tmp_path / "docs"), tmp_path / "own.trec"
+    lines = [f"q{n:03} Q0 d{(n + k) % 42:02} {k} {9 - k} x" for n in range(46) for k in range(9)]
+    own.write_text("\n".join(lines))
+    hand_over(monkeypatch, "base model + your run (.50)")
+    _, sieve = fit(request(folder, tmp_path / "s", base, user_run=str(own)))
+    assert sieve is not None and sieve.calibration is not None
+    assert sieve.calibration.names == ("model",)
+    assert all(hit.probability is not None for hit in sieve.search("drum net"))
+
+
 def test_columns_of_your_own_candidates_say_nothing(tmp_path: Path, base: Path) -> None:
     """A run that `tamis search --ranking hybrid` wrote has a column of that name."""
     folder = collection(tmp_path / "docs", train=0)
