@@ -1003,6 +1003,13 @@ def test_ten_judged_queries_can_put_words_alone_before_the_default() -> None:
         assert select(options, table, required).selected == expected
 
 
+def test_nothing_selected_is_below_the_default_your_run_or_bm25() -> None:
+    own = systems_with("user_run", "base_model")
+    assert required_baselines(own, 32) == ["base model + your run (.75)", "your run", "BM25"]
+    assert required_baselines(own, 8) == ["base model + your run (.75)", "your run"]
+    assert required_baselines(systems_with("hybrid", "base_model"), 32) == ["hybrid", "BM25"]
+
+
 def test_what_one_training_made_is_equally_complex() -> None:
     points = tuple(f"interpolated_weights_{share}" for share in (25, 50, 75))
     systems = systems_with("hybrid", "base_model", *points, "fine_tuned", "distilled")
