@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,7 @@ def _check_text(text: object) -> str:
     return text
 
 
+@cache
 def _names() -> dict[str, str]:
     """Every name by its lower case, and the name that is parsed for it."""
     import ir_measures
