@@ -3,9 +3,7 @@
 Every layer multiplies all tokens of a batch at once; only attention looks at one sequence at a
 time, and sequences of the same length share a call. Where only the first token is wanted, the last
 layer has one query row a sequence and needs no keys or values of its own: with k = W x,
-q·k = (qᵀW)·x, and what is attended to is projected after it is summed. That is exact. Training
-runs this code, where no step writes over what a gradient needs; scoring has its own for all layers
-but that last one, see `_bert_in_place`.
+q·k = (qᵀW)·x, and what is attended to is projected after it is summed. That is exact.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
-from tamis.scorers._bert_in_place import room_for, run_in_place
 from tamis.scorers._dropout import NONE, Dropout
 from tamis.scorers.batches import groups
 from tamis.scorers.weights import Loaded, Tensor, take
@@ -91,12 +88,8 @@ class Bert:
     ) -> tuple[Tensor, list[tuple[int, int]]]:
         lengths = groups([len(sequence) for sequence in sequences])
         states = self._embedded(sequences, segments)
-        room = None if self.dropout.hidden or self.dropout.attention else room_for(self, states)
         for layer in layers:
-            if room:
-                run_in_place(self, layer, states, lengths, room)
-            else:
-                states = self._layer(layer, states, lengths)
+            states = self._layer(layer, states, lengths)
         return states, lengths
 
     def _embedded(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
