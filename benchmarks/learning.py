@@ -163,7 +163,7 @@ def made(work: Work, samples: int) -> None:
     """Training on queries made from documents alone."""
     base, recipe = str(work.models / "minilm"), "monobert-pairwise-small"
     work.do("made.examples", "label", "pseudo", "-c", work.path("index"), "--from-documents",
-            "--count", "3000", "--show", "50")  # fmt: skip
+            "--num-queries", "3000", "--show", "50")  # fmt: skip
     work.train("minilm-made", "made.examples", base, recipe, "--set", "steps=250",
                "--set", "max_length=192", "--set", "document_tokens=none")  # fmt: skip
     work.table(["minilm-made"])

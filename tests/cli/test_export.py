@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_cross_encoder: 
     return tmp_path
 
 
-GIVEN = "-c docs.jsonl --run run.trec --queries queries.tsv".split()
+GIVEN = "-c docs.jsonl --candidates run.trec --queries queries.tsv".split()
 
 
 def test_a_model_is_exported_and_what_was_measured_is_told(
@@ -83,7 +83,7 @@ def test_int8_that_is_refused(
 
 def test_misuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", "model", "-o", "out", "-c", "docs.jsonl"]) == 2
-    assert "--collection and --run go together" in capsys.readouterr().err
+    assert "--collection and --candidates go together" in capsys.readouterr().err
     assert run(["export", "model", "-o", "out", "--qrels", "qrels.txt"]) == 2
     assert run(["export", "docs.jsonl", "-o", "out"]) == 1
     assert run(["export", "out", "-o", "out"]) == 1

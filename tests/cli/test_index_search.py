@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tamis.cli.app import run
-from tamis.cli.index_search import size
+from tamis.cli.dense import parse_size
 
 DOCS = [
     {"id": "d1", "title": "Drum sieve", "text": "A drum sieve sorts grain."},
@@ -73,11 +73,11 @@ def test_fields_of_queries(folder: Path) -> None:
     arguments = ["search", "index", "queries.jsonl", "-o", "run.parquet", "--force"]
     from tamis import read_run
 
-    assert run([*arguments, "--search-field", "description"]) == 0
+    assert run([*arguments, "--query-field", "description"]) == 0
     searched = read_run("run.parquet")
     assert searched["q"].ids == ["d1", "d3"]
     assert searched.queries["q"].text == "nets"
-    assert run([*arguments, "--pass-on", "description"]) == 0
+    assert run([*arguments, "--rerank-field", "description"]) == 0
     passed = read_run("run.parquet")
     assert passed["q"].ids == ["d2"]
     assert passed.queries["q"].text == "sieve"
@@ -114,12 +114,12 @@ def test_tune(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "<svg" in Path("surface.svg").read_text()
     assert run(["info", "index", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tuned bm25"] == {"k1": 0.9, "b": 0.4}
-    assert run([*arguments, "--what", "rm3", "--json", "--no-record"]) == 0
+    assert run([*arguments, "--ranking", "rm3", "--json", "--no-save"]) == 0
     assert json.loads(capsys.readouterr().out)["what"] == "rm3"
     assert run([*arguments, "--plot", "surface.bmp"]) == 1
     assert "test split" not in capsys.readouterr().err
     Path("judged.txt").rename("DevTest.txt")
-    assert run([*arguments[:3], "DevTest.txt", "--no-record"]) == 0
+    assert run([*arguments[:3], "DevTest.txt", "--no-save"]) == 0
     assert "warning: DevTest.txt is a test split" in capsys.readouterr().err
 
 
@@ -155,6 +155,6 @@ def test_misuse(
 
 
 def test_sizes() -> None:
-    assert size("2GB") == 2_000_000_000
-    assert size("512 MiB") == 512 * 1024**2
-    assert size("1.5k") == 1500
+    assert parse_size("2GB") == 2_000_000_000
+    assert parse_size("512 MiB") == 512 * 1024**2
+    assert parse_size("1.5k") == 1500

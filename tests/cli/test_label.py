@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tamis.cli.app import run
-from tamis.cli.label import how_many
+from tamis.cli.label import negatives_per_query
 from tamis.collection.beir import write_judged
 from tamis.collection.querylog import query_id
 from tamis.labels import Examples, join_examples, read_examples
@@ -103,7 +103,7 @@ def test_gold_of_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert facts["counts"]["queries"] == facts["counts"]["positive"] == 1
     assert run(["search", "index", "log.tsv", "-o", "run.trec"]) == 0
     same, facts = made(
-        capsys, "gold", "-c", "docs", "--run", "run.trec", *files, "--negatives", "1"
+        capsys, "gold", "-c", "docs", "--candidates", "run.trec", *files, "--negatives", "1"
     )
     assert same == found
     assert facts["first stage"] == "run.trec"
@@ -156,13 +156,13 @@ def test_judgements_play_no_part_in_pseudo(
 
 def test_from_documents(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found, facts = made(
-        capsys, "pseudo", "-c", "index", "--from-documents", "--count", "4", "--show", "50"
+        capsys, "pseudo", "-c", "index", "--from-documents", "--num-queries", "4", "--show", "50"
     )
     assert facts["made by"] == "synthetic"
     assert facts["counts"]["queries"] == found.groups == len(facts["shown"])
     assert 0 <= facts["first stage has it at rank 1"]["all"] <= 1
     assert all(origin.doc_id in DOCS for origin in found.origins.values())
-    titles, _ = made(capsys, "pseudo", "-c", "index", "--from-documents", "--made-of", "title")
+    titles, _ = made(capsys, "pseudo", "-c", "index", "--from-documents", "--query-source", "title")
     assert not titles.titled.any()
 
 
@@ -191,7 +191,7 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(capsys.readouterr().out)
     assert facts["likely false negatives"]["of all that are not positive"] == 5
     Path("run.trec").write_text("q2 Q0 copy 1 9 x\nq2 Q0 mill 2 8 x\nq1 Q0 sack 1 1 x\n")
-    scored = ["info", "out.parquet", "--run", "run.trec", "--qrels", "docs/qrels/train.tsv"]
+    scored = ["info", "out.parquet", "--candidates", "run.trec", "--qrels", "docs/qrels/train.tsv"]
     assert run(scored) == 0
     assert "warning: 1 of 5 negatives (20%), in 1 query, may be false" in capsys.readouterr().err
     assert run(["info", "out.parquet", "-c", "docs", "--show", "1"]) == 0
@@ -280,7 +280,7 @@ def test_queries_that_repeat_a_test_query_are_left_out(
 def test_titles_that_repeat_a_test_query_are_not_made_queries(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["pseudo", "-c", "docs", "--index", "index", "--from-documents", "--made-of", "title"]
+    command = ["pseudo", "-c", "docs", "--index", "index", "--from-documents", "--query-source", "title"]
     origins = []
     for test_query in ("flour sacks", "Flour mill?"):
         asked = [{"_id": n, "text": x} for n, x in {**QUERIES, "q5": test_query}.items()]
@@ -293,7 +293,7 @@ def test_titles_that_repeat_a_test_query_are_not_made_queries(
 def test_what_is_missing_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["-o", "out.parquet"]
     said = fails(capsys, "label", "gold", "-c", "docs", "--split", "train", *out)
-    assert "docs is no index" in said and "--run RUN" in said
+    assert "docs is no index" in said and "--candidates RUN" in said
     assert "no queries" in fails(capsys, "label", "pseudo", "-c", "index", *out)
     assert "no judgements" in fails(
         capsys, "label", "gold", "-c", "index", "--queries", "log.tsv", *out
@@ -301,7 +301,7 @@ def test_what_is_missing_is_named(folder: Path, capsys: pytest.CaptureFixture[st
     said = fails(capsys, "label", "gold", "-c", "docs", "--index", "index", "--split", "x", *out)
     assert "no judgements of a split 'x'" in said
     Path("run.trec").write_text("q9 Q0 tamis 1 1 x\n")
-    said = fails(capsys, "label", "pseudo", "-c", "docs", "--split", "train", "--run", "run.trec",
+    said = fails(capsys, "label", "pseudo", "-c", "docs", "--split", "train", "--candidates", "run.trec",
                  *out)  # fmt: skip
     assert "none of the 3 queries" in said
     Path("qrels.txt").write_text("q1 0 gone 1\n")
@@ -314,7 +314,7 @@ def test_misuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["label", "pseudo", "-c", "index", "-o", "out.parquet"]
     for wrong in (
         ["--from-documents", "--queries", "log.tsv"],
-        ["--count", "3"],
+        ["--num-queries", "3"],
         ["--negatives", "none"],
         ["--negatives", "0"],
     ):
@@ -322,7 +322,7 @@ def test_misuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fails(capsys, "label", code=2)
     fails(capsys, "info", "docs", "--show", "3", code=2)
     with pytest.raises(Exception, match="no number of negatives"):
-        how_many("-1")
+        negatives_per_query("-1")
 
 
 def test_an_output_that_exists_is_refused_before_the_work(

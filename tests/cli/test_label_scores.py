@@ -113,7 +113,7 @@ def test_weak_with_bm25(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (facts["collection"], facts["split"]) == ("docs", "train")
     assert list(made.queries.ids) == ["q1", "q2"]
     assert made.value.max() == 5
-    by_run = label("weak", "-c", "index", "--run", "run.trec", "--queries", "docs/queries.jsonl")
+    by_run = label("weak", "-c", "index", "--candidates", "run.trec", "--queries", "docs/queries.jsonl")
     assert len(by_run) == 16
     assert by_run.facts["first stage"] == "run.trec"
     for group in range(4):
@@ -141,8 +141,8 @@ def test_candidates_are_searched_by_the_ranking_that_the_examples_name(
     assert usual == (by_ql if verb == "transfer" else by_bm25)
     assert label(*command, "--ranking", "ql").facts["first stage"] == by_ql
     assert label(*command, "--ranking", "bm25").facts["first stage"] == by_bm25
-    both = says(capsys, *command, "--run", "run.trec", "--ranking", "ql", "-o", "x.parquet", code=2)
-    assert "--run" in both and not Path("x.parquet").exists()
+    both = says(capsys, *command, "--candidates", "run.trec", "--ranking", "ql", "-o", "x.parquet", code=2)
+    assert "--candidates" in both and not Path("x.parquet").exists()
 
 
 def test_the_ranking_decides_what_is_found(folder: Path) -> None:
@@ -167,7 +167,7 @@ def test_the_ranking_decides_what_is_found(folder: Path) -> None:
 def test_weak_with_alignment(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("vectors.txt").write_text("drum 1 0\nsieve 0 1\nnet 0.8 0.6\nfish 0.6 0.8\n")
     made = label(
-        "weak", "-c", "docs", "--run", "run.trec", "--split", "train",
+        "weak", "-c", "docs", "--candidates", "run.trec", "--split", "train",
         "--model", "alignment:vectors.txt", *SENTENCES,
     )  # fmt: skip
     drum = made.value[made.group == 0]
@@ -178,7 +178,7 @@ def test_weak_with_alignment(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_teacher_of_a_folder(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = label("teacher", "-c", "docs", "--run", "run.trec", "--split", "train",
+    made = label("teacher", "-c", "docs", "--candidates", "run.trec", "--split", "train",
                  "--model", "model", "--depth", "2", "--threads", "1")  # fmt: skip
     scorer = open_ranker("model").scorer
     expected = [
@@ -188,7 +188,7 @@ def test_teacher_of_a_folder(model: Path, capsys: pytest.CaptureFixture[str]) ->
     assert made.value.tolist() == pytest.approx(expected)
     assert (made.facts["scale"], made.facts["teacher"]) == ("logit", "model")
     assert Path("out.parquet.scores").is_file()
-    shown = label("teacher", "-c", "docs", "--run", "run.trec", "--split", "train",
+    shown = label("teacher", "-c", "docs", "--candidates", "run.trec", "--split", "train",
                   "--teacher", "model", "--sample", "1", "--show", "1")  # fmt: skip
     assert shown.groups == 1
     assert "Drum sieve" in capsys.readouterr().out
@@ -200,7 +200,7 @@ def test_teacher_of_a_service(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asking = ["teacher", "-c", "docs", "--run", "run.trec", "--split", "dev", "--model", service]
+    asking = ["teacher", "-c", "docs", "--candidates", "run.trec", "--split", "dev", "--model", service]
     assert "key" in says(capsys, *asking, "-o", "x.parquet")
     named = [*asking, "--key-variable", "SERVICE_KEY", "--service-model", "strong"]
     assert "no variable SERVICE_KEY" in says(capsys, *named, "-o", "x.parquet")
@@ -217,7 +217,7 @@ def test_teacher_of_a_service(
 
 
 def test_transfer(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    common = ["transfer", "-c", "docs", "--run", "run.trec", "--split", "train", *SENTENCES]
+    common = ["transfer", "-c", "docs", "--candidates", "run.trec", "--split", "train", *SENTENCES]
     inherited = label(*common, "--method", "doc-labelled")
     assert inherited.facts["counts"]["positive"] == 3 + 3
     assert inherited.facts["counts"]["negative"] == (3 + 3 + 2) * 2
@@ -242,9 +242,9 @@ def test_a_threshold_is_chosen_and_recorded(
     texts = list(DOCS.values())
     best = int(np.argmax(score_texts(scorer, QUERIES["q1"], texts)))
     Path("own.tsv").write_text(f"q1 0 d{best + 1} 1\n")
-    assert run(["label", "gold", "-c", "docs", "--run", "run.trec", "--qrels", "own.tsv",
+    assert run(["label", "gold", "-c", "docs", "--candidates", "run.trec", "--qrels", "own.tsv",
                 "--split", "train", "-o", "gold.parquet"]) == 0  # fmt: skip
-    arguments = ["transfer", "-c", "docs", "--run", "run.trec", "--split", "dev", "--teacher",
+    arguments = ["transfer", "-c", "docs", "--candidates", "run.trec", "--split", "dev", "--teacher",
                  "model", "--keep-best", *SENTENCES]  # fmt: skip
     made = label(*arguments, "--calibrate", "gold.parquet")
     threshold = made.facts["threshold"]
@@ -255,7 +255,7 @@ def test_a_threshold_is_chosen_and_recorded(
     assert "threshold: " in capsys.readouterr().err
     Path("test.tsv").write_text("q4 0 d1 1\n")
     assert run(["label", "gold", "-c", "docs/corpus.jsonl", "--queries", "docs/queries.jsonl",
-                "--run", "run.trec", "--qrels", "train=test.tsv", "--split", "train",
+                "--candidates", "run.trec", "--qrels", "train=test.tsv", "--split", "train",
                 "-o", "leak.parquet"]) == 0  # fmt: skip
     told = says(capsys, *arguments, "--calibrate", "leak.parquet", "-o", "x.parquet")
     assert "test query" in told
@@ -283,7 +283,7 @@ def test_a_threshold_is_chosen_and_recorded(
 def test_test_queries_are_refused_before_a_teacher_is_opened(
     folder: Path, asking: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    common = ["transfer", "-c", "docs", "--run", "run.trec", *asking, "-o", "x.parquet"]
+    common = ["transfer", "-c", "docs", "--candidates", "run.trec", *asking, "-o", "x.parquet"]
     for method in (["--teacher", "there/is/none"], ["--method", "doc-labelled"]):
         assert re.search("is a test (split|query, such as 'q4')", says(capsys, *common, *method))
     assert not Path("x.parquet").exists()
@@ -292,7 +292,7 @@ def test_test_queries_are_refused_before_a_teacher_is_opened(
 def test_no_file_makes_test_queries_others(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    common = ["transfer", "-c", "docs", "--run", "run.trec", "--method", "doc-labelled"]
+    common = ["transfer", "-c", "docs", "--candidates", "run.trec", "--method", "doc-labelled"]
     both = ["--qrels", "train=docs/qrels/test.tsv", "--qrels", "own-test=docs/qrels/train.tsv"]
     assert "is a test query, such as 'q4'" in says(capsys, *common, *both, "-o", "x.parquet")
     common[2] = "docs/corpus.jsonl"  # which has no judgements of its own
@@ -307,7 +307,7 @@ def test_bad_lines_that_are_skipped_are_counted(
 ) -> None:
     with Path("docs/corpus.jsonl").open("a") as file:
         file.write('{"_id": "d5"}\n')
-    given = ["-c", "docs", "--run", "run.trec", "--split", "train", "--on-error", "skip"]
+    given = ["-c", "docs", "--candidates", "run.trec", "--split", "train", "--on-error", "skip"]
     for verb in ("gold", "teacher"):
         more = ["--teacher", "lexical"] if verb == "teacher" else []
         if more:
@@ -329,7 +329,7 @@ def test_pseudo_labels_every_training_query_judged_or_not(folder: Path) -> None:
     path.write_text(path.read_text() + json.dumps({"_id": "q5", "text": "fish"}) + "\n")
     listed = "".join(f"q5 Q0 {doc} 1 {9 - n} x\n" for n, doc in enumerate(DOCS))
     Path("run.trec").write_text(Path("run.trec").read_text() + listed)
-    common = ["pseudo", "-c", "docs", "--run", "run.trec", "--split"]
+    common = ["pseudo", "-c", "docs", "--candidates", "run.trec", "--split"]
     for split, expected in (("train", ["q1", "q2", "q5"]), ("dev", ["q3", "q5"])):
         for more in ([], ["--queries", str(path)]):
             made = label(*common, split, *more)
@@ -339,7 +339,7 @@ def test_pseudo_labels_every_training_query_judged_or_not(folder: Path) -> None:
 def test_a_sample_is_one_of_judged_queries(folder: Path) -> None:
     for sample in (1, 2):
         made = label("transfer", "-c", "docs", "--queries", "docs/queries.jsonl",
-                     "--run", "run.trec", "--qrels", "train=docs/qrels/train.tsv",
+                     "--candidates", "run.trec", "--qrels", "train=docs/qrels/train.tsv",
                      "--method", "doc-labelled", "--sample", str(sample))  # fmt: skip
         assert len(set(made.query.tolist())) == sample
 
@@ -347,7 +347,7 @@ def test_a_sample_is_one_of_judged_queries(folder: Path) -> None:
 def test_interrupted_it_goes_on(
     model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ["label", "teacher", "-c", "docs", "--run", "run.trec", "--split", "train",
+    arguments = ["label", "teacher", "-c", "docs", "--candidates", "run.trec", "--split", "train",
                  "--model", "model", "-o", "out.parquet"]  # fmt: skip
     monkeypatch.setattr(passage_scores, "PAIRS", 2)
     score, calls = CrossEncoder.score, list[int]()
@@ -370,7 +370,7 @@ def test_interrupted_it_goes_on(
 
 
 def test_misuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    base = ["transfer", "-c", "docs", "--run", "run.trec", "--split", "train", "-o", "x.parquet"]
+    base = ["transfer", "-c", "docs", "--candidates", "run.trec", "--split", "train", "-o", "x.parquet"]
     for options, problem in [
         ([], "needs a --teacher"),
         (["--method", "doc-labelled", "--teacher", "m"], "has no teacher"),
@@ -378,7 +378,7 @@ def test_misuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--teacher", "m", "--calibrate-on", "c"], "goes with --calibrate"),
     ]:
         assert problem in says(capsys, *base, *options, code=2)
-    weak = ["weak", "-c", "docs", "--run", "run.trec", "--split", "train", "-o", "x.parquet"]
+    weak = ["weak", "-c", "docs", "--candidates", "run.trec", "--split", "train", "-o", "x.parquet"]
     assert "need the statistics of an index" in says(capsys, *weak)
     unknown = ["--split", "learn", "--method", "doc-labelled"]
     assert "no judgements of a split 'learn'" in says(capsys, *base, *unknown)

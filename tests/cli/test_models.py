@@ -59,7 +59,7 @@ def test_what_is_unsaid_is_asked_for_by_option(
     for given, hint in [
         ([], "--kind cross-encoder|bi-encoder|target-words"),
         (["--kind", "bi-encoder"], "--pooling mean, or --pooling cls"),
-        (["--kind", "target-words"], "--words true false"),
+        (["--kind", "target-words"], "--target-words true false"),
     ]:
         assert run(["import-model", "plain", "-o", "model", *given]) == 1
         first, second = capsys.readouterr().err.splitlines()
@@ -91,8 +91,8 @@ def test_a_person_is_asked(
 def test_options_of_another_kind_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["import-model", "plain", "-o", "model", "--words", "drum", "net"]) == 2
-    assert "--words is for the kind target-words" in capsys.readouterr().err
+    assert run(["import-model", "plain", "-o", "model", "--target-words", "drum", "net"]) == 2
+    assert "--target-words is for the kind target-words" in capsys.readouterr().err
     assert run(["import-model", "plain", "-o", "model", "--pooling", "cls"]) == 2
     assert not Path("model").exists()
 
@@ -105,11 +105,11 @@ def test_words_of_a_language_model(folder: Path, capsys: pytest.CaptureFixture[s
     assert "which two words to compare" in capsys.readouterr().out
     with pytest.raises(InputError, match="does not say which two words") as caught:
         open_ranker("plain")
-    assert "tamis import-model plain -o plain-imported --words" in caught.value.hint
+    assert "tamis import-model plain -o plain-imported --target-words" in caught.value.hint
     adopting = ["import-model", "plain", "-o", "model", "--template", "{query} {document}"]
-    assert run([*adopting, "--words", "drum", "#6"]) == 0
+    assert run([*adopting, "--target-words", "drum", "#6"]) == 0
     assert open_model("model").words == ("drum", "net")
-    assert run([*adopting, "--force", "--words", "drum", "sieving"]) == 1
+    assert run([*adopting, "--force", "--target-words", "drum", "sieving"]) == 1
     assert "'sieving' is not one token" in capsys.readouterr().err
 
 

@@ -82,7 +82,7 @@ def test_scores_are_kept_beside_the_output(
 ) -> None:
     facts(capsys, "-o", "out.trec")
     assert Path("out.trec.scores").is_file()
-    again = facts(capsys, "-o", "out.trec", "--interpolate", "0.5", "--aggregate", "mean")
+    again = facts(capsys, "-o", "out.trec", "--fusion-weight", "0.5", "--aggregate", "mean")
     assert again["scored"]["pairs"] == {"scored": 0, "spared": 6}
     shared = facts(capsys, "-o", "other.trec", "--cache", "out.trec.scores", "--depth", "1")
     assert shared["scored"]["pairs"] == {"scored": 0, "spared": 2}
@@ -293,7 +293,7 @@ def test_a_run_says_how_it_was_made(folder: Path, capsys: pytest.CaptureFixture[
         (["--model", "model", "-o", "out", "--aggregate", "bert-3s"], 2, "--tune QRELS"),
         (["--model", "model", "-o", "out", "--tune", "qrels.txt"], 2, "go together"),
         (["--model", "model", "-o", "out", "--passages", "pages"], 1, "not a way to split"),
-        (["--model", "model", "-o", "out", "--interpolate", "2"], 2, "interpolate"),
+        (["--model", "model", "-o", "out", "--fusion-weight", "2"], 2, "interpolate"),
         (["--model", "model", "-o", "-", "--json"], 2, "--json prints on stdout"),
         (["--model", "model", "-o", "out", "--cache", "qrels.txt"], 1, "not a file of scores"),
         (["--model", "model", "-o", "out", "--cache", "x", "--no-cache"], 2, "--cache goes"),
@@ -351,7 +351,7 @@ def test_alignment_takes_vectors_from_a_file(
 def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    given = ["-c", "collection", "--run", "run.trec", "--no-int8"]
+    given = ["-c", "collection", "--candidates", "run.trec", "--no-int8"]
     assert run(["import-model", "model", "-o", "adopted"]) == 0
     assert run(["export", "adopted", "-o", "fast", *given]) == 0
     capsys.readouterr()

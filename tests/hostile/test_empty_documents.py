@@ -151,7 +151,7 @@ def test_no_query_is_made_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     lines = map(json.dumps, records)
     Path("docs.jsonl").write_text("\n".join(lines))
     assert run(["index", "docs.jsonl", "-o", "index"]) == 0
-    pseudo = ["label", "pseudo", "-c", "index", "--from-documents", "--count", "10"]
+    pseudo = ["label", "pseudo", "-c", "index", "--from-documents", "--num-queries", "10"]
     assert run([*pseudo, "-o", "pseudo.parquet"]) == 0
     assert {*read_examples("pseudo.parquet").docs} <= {"ieve", "mill", "sack"}
 

@@ -1,6 +1,6 @@
-"""The verbs put together, and what happens to errors: two lines, and an exit code.
+"""All verbs, and how errors end them: two lines on stderr, and an exit code.
 
-0 done, 1 failed, 2 misused. Data goes to files or stdout, words and progress to stderr.
+0 success, 1 failure, 2 wrong usage. Data goes to files or stdout, messages to stderr.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from tamis.cli import (
     rerank,
     train,
     tune,
+    update,
 )
-from tamis.cli.common import say, shown_log
+from tamis.cli.common import print_log, say
 from tamis.errors import TamisError
 
 
@@ -37,7 +38,7 @@ class EndedFromOutside(Exception):
 
 
 @contextmanager
-def _passed_on() -> Iterator[None]:
+def _reraised() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, BrokenPipeError) as cause:
@@ -53,12 +54,12 @@ class Verbs(TyperGroup):
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the command line."""
-        with _passed_on():
+        with _reraised():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb."""
-        with _passed_on():
+        with _reraised():
             return super().invoke(ctx)
 
 
@@ -68,31 +69,31 @@ app = typer.Typer(
     help="Build, judge and serve document re-rankers from your own documents.",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-JOB, FIRST, RERANKING = "The job", "First stage", "Re-ranking"
-LEARNING, KNOWING = "Learning", "Knowing"
-app.command("demo", rich_help_panel=JOB)(demo.demo)
-app.command("fit", rich_help_panel=JOB)(fit.fit)
-app.command("judge", rich_help_panel=JOB)(judge.judge)
-app.command("index", rich_help_panel=FIRST)(index_search.index)
-app.command("search", rich_help_panel=FIRST)(index_search.search)
-app.command("tune", rich_help_panel=FIRST)(tune.tune)
-app.command("rerank", rich_help_panel=RERANKING)(rerank.rerank)
-app.command("fuse", rich_help_panel=RERANKING)(fuse.fuse)
-app.add_typer(label.app, name="label", rich_help_panel=LEARNING)
-app.command("train", rich_help_panel=LEARNING)(train.train)
-app.command("import-model", rich_help_panel=LEARNING)(models.import_model)
-app.command("export", rich_help_panel=LEARNING)(export.export)
-app.command("evaluate", rich_help_panel=KNOWING)(evaluate.evaluate)
-app.command("info", rich_help_panel=KNOWING)(info_convert.info)
-app.command("convert", rich_help_panel=KNOWING)(info_convert.convert)
+START, SEARCH, RERANK = "Start here", "Index and search", "Re-rank"
+TRAIN, INSPECT = "Train", "Evaluate and inspect"
+app.command("fit", rich_help_panel=START)(fit.fit)
+app.command("judge", rich_help_panel=START)(judge.judge)
+app.command("demo", rich_help_panel=START)(demo.demo)
+app.command("index", rich_help_panel=SEARCH)(index_search.index)
+app.command("update", rich_help_panel=SEARCH)(update.update)
+app.command("search", rich_help_panel=SEARCH)(index_search.search)
+app.command("tune", rich_help_panel=SEARCH)(tune.tune)
+app.command("rerank", rich_help_panel=RERANK)(rerank.rerank)
+app.command("fuse", rich_help_panel=RERANK)(fuse.fuse)
+app.add_typer(label.app, name="label", rich_help_panel=TRAIN)
+app.command("train", rich_help_panel=TRAIN)(train.train)
+app.command("import-model", rich_help_panel=TRAIN)(models.import_model)
+app.command("export", rich_help_panel=TRAIN)(export.export)
+app.command("evaluate", rich_help_panel=INSPECT)(evaluate.evaluate)
+app.command("info", rich_help_panel=INSPECT)(info_convert.info)
+app.command("convert", rich_help_panel=INSPECT)(info_convert.convert)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         print(f"tamis {__version__}")
         raise typer.Exit
 
@@ -102,7 +103,7 @@ def tamis(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and stop."
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
@@ -112,7 +113,7 @@ def tamis(
 def run(arguments: list[str]) -> int:
     """Run the command line; the exit code."""
     try:
-        with shown_log():
+        with print_log():
             code = app(arguments or ["--help"], prog_name="tamis", standalone_mode=False)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)

@@ -1,4 +1,4 @@
-"""What verbs share: options that mean the same everywhere, `-` for stdin and stdout, tables."""
+"""What verbs share: `-` for stdin and stdout, messages on stderr, tables and JSON on stdout."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
-
-import typer
+from typing import TYPE_CHECKING, Any, cast
 
 from tamis.errors import InputError, TamisError
 from tamis.terminal import tell, visible
@@ -27,50 +25,6 @@ if TYPE_CHECKING:
     from tamis.collection.base import Faults
 
 STDIO = "-"
-
-OnError = Annotated[
-    Literal["raise", "skip"],
-    typer.Option("--on-error", help="On a bad line: stop there, or skip, count and report."),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-QueriesFile = Annotated[
-    str | None, typer.Option("--queries", metavar="FILE", help="Take the queries from this file.")
-]
-QrelsFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--qrels",
-        metavar="[SPLIT=]FILE",
-        help="Judgements: a file, or a folder that `tamis judge` wrote; repeatable.",
-    ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="What the input is, if looking inside cannot tell."),
-]
-IdColumn = Annotated[str | None, typer.Option("--id", help="Name of the column with ids.")]
-TextColumn = Annotated[str | None, typer.Option("--text", help="Name of the column with texts.")]
-TitleColumn = Annotated[str | None, typer.Option("--title", help="Name of the title column.")]
-
-
-def job_time(text: str | float) -> float:
-    """The time that a job may take; a number alone is minutes."""
-    return _time(text, "m")
-
-
-def query_time(text: str | float) -> float:
-    """The time that a query may take; a number alone is seconds."""
-    return _time(text, "s")
-
-
-def _time(text: str | float, unit: Literal["s", "m"]) -> float:
-    from tamis.durable import parse_time
-
-    try:
-        return parse_time(str(text), unit)
-    except InputError as error:
-        raise typer.BadParameter(f"{error}; {error.hint}") from None
 
 
 @contextmanager
@@ -117,17 +71,29 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
         return None
     from tamis.collection.judgements import split_of
 
-    found: dict[str, str] = {}
-    for given in qrels:
-        split, _, file = given.partition("=")
-        name = split if file else split_of(given)
-        if name in found:
+    files: dict[str, str] = {}
+    for value in qrels:
+        name, path = split_name(value)
+        split = name or split_of(path)
+        if split in files:
             raise InputError(
-                f"there are two files of judgements for the split {name!r}",
-                hint=f"name one otherwise: --qrels other={file or split}",
+                f"there are two files of judgements for the split {split!r}",
+                hint=f"name one otherwise: --qrels other={path}",
             )
-        found[name] = file or split
-    return found
+        files[split] = path
+    return files
+
+
+def split_name(value: str) -> tuple[str, str]:
+    """Name and path of `NAME=FILE`; without a name, or where such a file exists, the path alone.
+
+    >>> split_name("BM25=runs/bm25.parquet"), split_name("bm25.trec")
+    (('BM25', 'runs/bm25.parquet'), ('', 'bm25.trec'))
+    """
+    name, equals, path = value.partition("=")
+    if not equals or not name.strip() or not path or "/" in name or Path(value).exists():
+        return "", value
+    return name.strip(), path
 
 
 def warn_of_test_split(qrels: str) -> None:
@@ -137,30 +103,29 @@ def warn_of_test_split(qrels: str) -> None:
 
     path = Path(qrels)
     if is_test(the_split(path)[0] if path.is_dir() else path.name):
-        say(f"warning: {qrels} is a test split: what is chosen on it looks too good on it")
+        say(f"warning: {qrels} is a test split: do not report results on queries you tuned on")
 
 
-def say(words: str) -> None:
-    """Words for the person, on stderr."""
-    tell(visible(words))
+def say(message: str) -> None:
+    """Print a message on stderr."""
+    tell(visible(message))
 
 
-PROGRESS = ("tamis.fitting", "tamis.training.loop")
-"""Whose messages say what is being done."""
+PROGRESS_LOGGERS = ("tamis.fitting", "tamis.training.loop")
 
 
 class _LogHandler(logging.Handler):
-    """What the library logs, as words for the person."""
+    """Prints what the library logs; messages other than progress begin with their kind."""
 
     def emit(self, record: logging.LogRecord) -> None:
         kind = "warning: " if record.levelno >= logging.WARNING else "note: "
-        is_progress = kind == "note: " and record.name.startswith(PROGRESS)
+        is_progress = kind == "note: " and record.name.startswith(PROGRESS_LOGGERS)
         say(f"{'' if is_progress else kind}{record.getMessage()}")
 
 
 @contextmanager
-def shown_log() -> Iterator[None]:
-    """Show what the library logs meanwhile."""
+def print_log() -> Iterator[None]:
+    """Print what the library logs inside the block."""
     logger, handler = logging.getLogger("tamis"), _LogHandler()
     level = logger.level
     logger.setLevel(logging.INFO)
@@ -182,10 +147,14 @@ def say_faults(faults: Faults) -> None:
         say(f"warning: {note}")
 
 
-def console(*, stderr: bool = False, width: int = 200) -> Console:
+PIPE_WIDTH = 10_000
+
+
+def console(*, stderr: bool = False, width: int = PIPE_WIDTH) -> Console:
     """Where tables go: stdout, with colours only in a terminal and without NO_COLOR.
 
-    Strings are printed as they are, `[red]` and `:smile:` too. `width` counts outside a terminal.
+    Strings are printed as they are, `[red]` and `:smile:` too. `width` is for output that goes to
+    no terminal.
     """
     from rich.console import Console
 
@@ -200,40 +169,57 @@ def console(*, stderr: bool = False, width: int = 200) -> Console:
     )
 
 
-def show(*things: RenderableType) -> None:
-    """Print tables and sentences on stdout; a table too wide for the terminal is turned."""
+def show(*renderables: RenderableType) -> None:
+    """Print tables and sentences on stdout.
+
+    In a terminal a table that is too wide is printed as a list. In a pipe nothing is wrapped, and
+    no line ends in blanks.
+    """
     from rich.measure import Measurement
     from rich.table import Table
 
     out = console()
-    for thing in map(visible_renderable, things):
-        wide = Measurement.get(out, out.options.update(max_width=1000), thing).maximum > out.width
-        out.print(_turned(thing) if isinstance(thing, Table) and wide else thing)
+    for renderable in map(visible_renderable, renderables):
+        needed = Measurement.get(out, out.options.update(max_width=PIPE_WIDTH), renderable).maximum
+        is_too_wide = isinstance(renderable, Table) and needed > out.width
+        _print(out, _as_list(cast("Table", renderable)) if is_too_wide else renderable)
 
 
-def visible_renderable(thing: RenderableType) -> RenderableType:
+def _print(out: Console, renderable: RenderableType) -> None:
+    if out.is_terminal:
+        out.print(renderable)
+        return
+    with out.capture() as capture:
+        out.print(renderable)
+    for line in capture.get().removesuffix("\n").split("\n"):
+        print(line.rstrip(" "))
+
+
+def visible_renderable(renderable: RenderableType) -> RenderableType:
     """A string, text or table in which all control characters are visible."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    if isinstance(thing, str):
-        return visible(thing)
-    if isinstance(thing, Text):
-        text = thing.copy()
-        text.plain = visible(thing.plain)
+    if isinstance(renderable, str):
+        return visible(renderable)
+    if isinstance(renderable, Text):
+        text = renderable.copy()
+        text.plain = visible(renderable.plain)
         return text
-    if isinstance(thing, Padding):
-        inner = visible_renderable(thing.renderable)
-        around = thing.top, thing.right, thing.bottom, thing.left
-        return Padding(inner, around, style=thing.style, expand=thing.expand)
-    return _visible_table(thing) if isinstance(thing, Table) else thing
+    if isinstance(renderable, Padding):
+        inner = visible_renderable(renderable.renderable)
+        around = renderable.top, renderable.right, renderable.bottom, renderable.left
+        return Padding(inner, around, style=renderable.style, expand=renderable.expand)
+    return _visible_table(renderable) if isinstance(renderable, Table) else renderable
 
 
 def _visible_table(table: Table) -> Table:
-    shown = copy(table)
-    shown.title = None if table.title is None else cast("TextType", visible_renderable(table.title))
-    shown.columns = [
+    copied = copy(table)
+    copied.title = (
+        None if table.title is None else cast("TextType", visible_renderable(table.title))
+    )
+    copied.columns = [
         replace(
             column,
             header=visible_renderable(column.header),
@@ -241,11 +227,11 @@ def _visible_table(table: Table) -> Table:
         )
         for column in table.columns
     ]
-    return shown
+    return copied
 
 
-def _turned(table: Table) -> Table:
-    """A narrow table of a row's cells below each other, rows set apart by a line."""
+def _as_list(table: Table) -> Table:
+    """A table of two columns, header and cell, with a blank line after each row."""
     from rich.table import Table
 
     narrow = Table(title=table.title, show_header=False, box=None, pad_edge=False)
@@ -258,9 +244,13 @@ def _turned(table: Table) -> Table:
     return narrow
 
 
-def show_json(value: Any) -> None:
-    """Print JSON on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+JSON_VERSION = 1
+
+
+def show_json(schema: str, values: Mapping[str, Any]) -> None:
+    """Print JSON on stdout, with the name and version of its schema."""
+    head = {"schema": f"tamis.{schema}", "schema_version": JSON_VERSION}
+    print(json.dumps({**head, **values}, indent=2, ensure_ascii=False, default=str))
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
@@ -274,26 +264,26 @@ def show_facts(facts: Mapping[str, Any]) -> None:
     for name, value in _lines(facts, 0):
         style = "bold" if not value else ""
         table.add_row(Text(visible(name), style=style), Text(visible(value)))
-    show(table)
+    _print(console(), table)
 
 
 def _lines(facts: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
     for name, value in facts.items():
         indented = "  " * depth + name
-        if isinstance(value, Mapping) and all(_is_plain(part) for part in value.values()) and depth:
-            yield indented, ", ".join(f"{key} {_shown(part)}" for key, part in value.items())
+        if isinstance(value, Mapping) and all(map(_is_number, value.values())) and depth:
+            yield indented, ", ".join(f"{key} {_as_text(number)}" for key, number in value.items())
         elif isinstance(value, Mapping):
             yield indented, ""
             yield from _lines(value, depth + 1)
         else:
-            yield indented, _shown(value)
+            yield indented, _as_text(value)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int | float) else str(value)

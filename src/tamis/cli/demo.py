@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tamis.cli.common import console, say, show
+from tamis.cli.options import Threads, with_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,14 +17,20 @@ if TYPE_CHECKING:
     from tamis.fitting.sieve import Sieve
 
 
+@with_options
 def demo(
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The sieve it makes; replaced if it is there.")
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="SIEVE", help="Sieve to write; an older one is replaced."
+        ),
     ] = Path("demo.sieve"),
-    quick: Annotated[bool, typer.Option("--quick", help="In two minutes, not ten.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="All, unless told.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Take about two minutes instead of ten.")
+    ] = False,
+    threads: Threads = None,
 ) -> None:
-    """The main job on Python's own documentation: index, learn, choose, test, search.
+    """Try tamis on Python's own documentation: index, train, select, test, search.
 
     Example: tamis demo --quick
     """
@@ -33,9 +40,9 @@ def demo(
     _refuse_other(output)
     say("reading the docstrings and language topics of this Python …")
     sieve = run_demo(output, quick=quick, threads=threads, on_plan=show_plan)
-    for found in searches(sieve):
-        show("", f"for: {found.words}", _side_by_side(sieve, found))
-    show("", "on the test questions:")
+    for search in searches(sieve):
+        show("", f"query: {search.words}", _side_by_side(sieve, search))
+    show("", "all systems, on the test queries:")
     show_sieve(sieve)
     if not has_model():
         show("To see a small model re-rank this: pip install 'tamis[neural,models]'")
@@ -50,7 +57,7 @@ def _refuse_other(folder: Path) -> None:
         raise OutputError(f"{folder} exists and is no sieve", hint="choose another name: -o NAME")
 
 
-def _side_by_side(sieve: Sieve, found: BeforeAndAfter) -> Table:
+def _side_by_side(sieve: Sieve, search: BeforeAndAfter) -> Table:
     """The first documents before and after."""
     from rich.table import Table
     from rich.text import Text
@@ -58,16 +65,16 @@ def _side_by_side(sieve: Sieve, found: BeforeAndAfter) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head in ("", "BM25", sieve.manifest["selected"]):
         table.add_column(head)
-    room = max(20, (min(console().width, 120) - 6) // 2)
-    for place in range(max(len(found.before), len(found.after))):
+    width = max(20, (min(console(width=120).width, 120) - 6) // 2)
+    for rank in range(max(len(search.before), len(search.after))):
         cells = []
-        for ids in (found.before, found.after):
-            shown = Text(ids[place] if place < len(ids) else "")
-            if place < len(ids):
-                text = sieve.index.document(ids[place]).text
+        for ids in (search.before, search.after):
+            shown = Text(ids[rank] if rank < len(ids) else "")
+            if rank < len(ids):
+                text = sieve.index.document(ids[rank]).text
                 shown.stylize("bold")
                 shown.append(f"  {' '.join(text.split()[:12])}", style="not bold")
-            shown.truncate(room, overflow="ellipsis")
+            shown.truncate(width, overflow="ellipsis")
             cells.append(shown)
-        table.add_row(str(place + 1), *cells)
+        table.add_row(str(rank + 1), *cells)
     return table

@@ -1,13 +1,15 @@
-"""What `tamis index` and `tamis search` do with vectors."""
+"""Embeddings in `tamis index`, `tamis update` and `tamis search`."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from tamis.cli.common import say
+from tamis.cli.options import ADVANCED_PANEL
 from tamis.errors import InputError, command
 
 if TYPE_CHECKING:
@@ -19,20 +21,42 @@ if TYPE_CHECKING:
 Dense = Annotated[
     str | None,
     typer.Option(
-        "--dense", metavar="MODEL", help="Encode documents without vectors by this bi-encoder."
+        "--dense", metavar="MODEL", help="Also encode the documents with this bi-encoder."
     ),
 ]
-DropDense = Annotated[bool, typer.Option("--drop-dense", help="Remove the vectors.")]
-Passages = Annotated[
+DensePassages = Annotated[
     str | None,
     typer.Option(
-        metavar="SPEC", help="--dense: a vector a passage, such as words:150:75; else whole."
+        "--passages",
+        metavar="SPEC",
+        help="--dense: one embedding per passage, such as words:150:75. Default: per document.",
     ),
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(help="dense, hybrid: the bi-encoder; the one recorded in the index if unset."),
+Memory = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that building may use, such as 2GB.",
+        rich_help_panel=ADVANCED_PANEL,
+    ),
 ]
+
+
+def parse_size(text: str) -> int:
+    """A number of bytes from `2GB`, `500 MB` or plain digits.
+
+    >>> parse_size("2GB"), parse_size("1500000")
+    (2000000000, 1500000)
+    """
+    match = re.fullmatch(r"([0-9.]++)\s*+([kmgt]?)(i?)b?", text.strip().lower())
+    try:
+        number = float(match[1]) if match else None
+    except ValueError:
+        number = None
+    if match is None or number is None:
+        raise typer.BadParameter(f"{text!r} is no amount of memory; write 2GB or 500MB")
+    return int(number * (1024 if match[3] else 1000) ** " kmgt".index(match[2] or " "))
 
 
 def find_model(reference: str) -> tuple[Path, VectorModel]:
@@ -65,7 +89,7 @@ def _opened(folder: Path, threads: int | None = None) -> BiEncoder:
 def encode(
     opened: Index, encoder: BiEncoder, model: VectorModel, passages: str | None, force: bool
 ) -> None:
-    """Encode what has no vectors yet, and say what was cut."""
+    """Encode documents without embeddings, and say what was truncated."""
     from tamis.collection.loss_notes import counted
     from tamis.pipeline.passage_scores import token_spans
     from tamis.search.embeddings import for_documents
@@ -73,10 +97,10 @@ def encode(
     try:
         opened.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
     except KeyboardInterrupt:
-        again = ["index", "-o", opened.path, "--dense", model.reference or model.name]
+        again = ["update", opened.path, "--dense", model.reference or model.name]
         again += ["--passages", passages] if passages else []
-        again += ["--force"] if force and opened.snapshot.encoded else []
-        say(f"interrupted: what was encoded is kept, and goes on with: {command(*again)}")
+        again += ["--encode-again"] if force and opened.snapshot.encoded else []
+        say(f"interrupted: finished embeddings are kept; continue with: {command(*again)}")
         raise typer.Exit(130) from None
     _compile_kernels(opened, encoder)
     facts = [vectors.facts for vectors in opened.snapshot.encoded]
@@ -118,7 +142,7 @@ def recorded_encoder(opened: Index, reference: str | None, threads: int | None) 
             f"the vectors in {opened.path} were made by {recorded.name} "
             f"(weights {recorded.sha256[:12]}…), not {model.name} ({model.sha256[:12]}…)",
             hint="name that model with --model, or encode again: "
-            + command("index", "-o", opened.path, "--dense", reference or model.name, "--force"),
+            + command("update", opened.path, "--dense", reference or model.name, "--encode-again"),
         )
     return named(_opened(folder, threads), reference or recorded.reference or recorded.name)
 
@@ -137,7 +161,7 @@ def dense_source(
     return dense if ranking == "dense" else lexical_dense_hybrid(words, dense)
 
 
-def search_saying(source: Source, queries: Queries, top: int) -> Run:
+def search_and_report(source: Source, queries: Queries, top: int) -> Run:
     """Search, and say how many tokens of the queries no vector has seen."""
     from tamis.pipeline.hybrid import Hybrid
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tamis.cli.common import STDIO, Force, Json, OnError, reading, say, show, show_json, writing_to
+from tamis.cli.common import (
+    STDIO,
+    reading,
+    say,
+    show,
+    show_json,
+    split_name,
+    writing_to,
+)
+from tamis.cli.options import OUTPUT_PANEL, Force, Json, OnError, Seed, with_options
 from tamis.errors import InputError, command
 from tamis.terminal import visible
 
@@ -20,48 +29,77 @@ if TYPE_CHECKING:
 MEASURES = ("nDCG@10", "AP", "RR@10", "R@1000")
 
 
+@with_options
 def evaluate(
     qrels: Annotated[str, typer.Argument(help="Judgements: TREC, BEIR or Parquet; - is stdin.")],
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs: TREC or Parquet.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]RUN...", help="Runs, TREC or Parquet, with the names to show for them."
+        ),
+    ],
     measure: Annotated[
         list[str] | None,
-        typer.Option("-m", "--measure", help="Such as nDCG@10, AP(rel=2), P@30; repeatable."),
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Compare every other run with this one.")
-    ] = None,
-    per_query: Annotated[
-        str | None,
         typer.Option(
-            metavar="FILE", help="Every query's values: .tsv, .csv or .jsonl; - is stdout."
+            "-m",
+            "--measure",
+            help=f"Such as nDCG@10, AP(rel=2), P@30. Repeatable. Default: {', '.join(MEASURES)}.",
         ),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="REPORT", help="Write a report to look at in a browser.")
-    ] = None,
-    collection: Annotated[
+    baseline: Annotated[
         str | None,
-        typer.Option("-c", "--collection", help="Where the report takes the queries' texts from."),
+        typer.Option(
+            metavar="[NAME=]RUN", help="The run, or its name, that the others are compared with."
+        ),
     ] = None,
     agreement: Annotated[
-        bool, typer.Option("--agreement", help="Add overlap and rank correlation of the runs.")
+        bool, typer.Option("--agreement", help="Add overlap and rank correlation between runs.")
     ] = False,
     fail_if_worse: Annotated[
         float | None,
         typer.Option(
-            metavar="LEVEL", help="Exit 1 if a run is significantly below the baseline at LEVEL."
+            metavar="LEVEL",
+            help="Exit with 1 if a run is significantly below the baseline, such as 0.05.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the randomisation test and bootstrap.")] = 0,
-    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write an HTML report.", rich_help_panel=OUTPUT_PANEL),
+    ] = None,
+    per_query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the values of every query: .tsv, .csv or .jsonl; - is stdout.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = None,
+    latex: Annotated[
+        bool,
+        typer.Option("--latex", help="Print a LaTeX table.", rich_help_panel=OUTPUT_PANEL),
+    ] = False,
+    markdown: Annotated[
+        bool,
+        typer.Option("--markdown", help="Print a Markdown table.", rich_help_panel=OUTPUT_PANEL),
+    ] = False,
     json: Json = False,
-    on_error: OnError = "raise",
+    collection: Annotated[
+        str | None,
+        typer.Option(
+            "-c",
+            "--collection",
+            metavar="COLLECTION",
+            help="Query texts for the HTML report.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = None,
     force: Force = False,
+    on_error: OnError = "raise",
+    seed: Seed = 0,
 ) -> None:
     """Measure runs against judgements; with a baseline, test the differences.
 
-    Example: tamis evaluate qrels.txt bm25.trec mine.trec -m nDCG@10 -m AP --baseline bm25.trec
+    Example: tamis evaluate qrels.txt BM25=bm25.trec mine.trec -m nDCG@10 --baseline BM25
     """
     from tamis import evaluation as ev
     from tamis.collection.base import Faults
@@ -73,68 +111,80 @@ def evaluate(
     if json + latex + markdown + (per_query == STDIO) > 1:
         raise typer.BadParameter("choose one of --json, --latex, --markdown and --per-query -")
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
-        raise typer.BadParameter(f"{fail_if_worse:g} is no level; 0.05 is usual")
+        raise typer.BadParameter(f"{fail_if_worse:g} is no significance level; 0.05 is common")
     if fail_if_worse is not None and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs a --baseline")
     faults = Faults(skip=on_error == "skip")
     _refuse_swapped(qrels, runs)
     with reading(qrels) as path:
         judged = read_qrels(path, faults)
-    read = _runs([*runs] if baseline is None else [baseline, *runs], faults)
-    first = None if baseline is None else next(iter(read))
-    if first is not None and len(read) < 2:
+    named = _runs(_with_baseline(runs, baseline), faults)
+    first = None if baseline is None else next(iter(named))
+    if first is not None and len(named) < 2:
         raise InputError("only the baseline to evaluate", hint="name another run to compare")
-    for run in read.values():
+    for run in named.values():
         refuse_line_numbers(run.queries.ids, {qrels: judged}, {qrels: qrels})
     level = 0.05 if fail_if_worse is None else fail_if_worse
-    done = ev.evaluate(judged, read, measure or MEASURES)
-    compared = [] if first is None else ev.compare(done, first, seed=seed)
-    agreed = ev.agreements(read) if agreement else []
-    further = [ev.comparison_table(compared)] if compared else []
-    further += [ev.agreement_table(agreed)] if agreed else []
+    evaluation = ev.evaluate(judged, named, measure or MEASURES)
+    comparisons = [] if first is None else ev.compare(evaluation, first, seed=seed)
+    agreements = ev.agreements(named) if agreement else []
+    further = [ev.comparison_table(comparisons)] if comparisons else []
+    further += [ev.agreement_table(agreements)] if agreements else []
     if json:
-        show_json({**ev.as_json(done, compared, level), "agreement": agreed})
+        show_json(
+            "evaluate",
+            {**ev.as_json(evaluation, comparisons, level), "agreement": agreements},
+        )
     elif latex:
-        tables = [ev.latex(done, compared, level), *[one.latex() for one in further]]
+        tables = [ev.latex(evaluation, comparisons, level), *[table.latex() for table in further]]
         print(visible("\n".join(tables)))
     elif markdown:
-        tables = [ev.markdown(done, compared, level), *[one.markdown() for one in further]]
+        tables = [
+            ev.markdown(evaluation, comparisons, level),
+            *[table.markdown() for table in further],
+        ]
         print(visible("\n".join(tables)))
     elif per_query != STDIO:  # else stdout is for the values
-        show(ev.rich_table(done, compared, level), *ev.footnotes(done, compared, level))
-        show(*[one.rich() for one in further])
+        show(
+            ev.rich_table(evaluation, comparisons, level),
+            *ev.footnotes(evaluation, comparisons, level),
+            *[table.rich() for table in further],
+        )
     if faults.count:
         say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
     if per_query is not None:
         with writing_to(per_query) as out:
-            _write_per_query(done, per_query, out, force)
+            _write_per_query(evaluation, per_query, out, force)
     if html is not None:
-        called = command(*sys.argv[1:])
         write_report(
             html,
-            done,
-            compared,
+            evaluation,
+            comparisons,
             qrels=judged,
-            runs=read,
+            runs=named,
             queries=_queries(collection),
             baseline=first,
             level=level,
-            command=called,
+            command=command(*sys.argv[1:]),
             force=force,
         )
         say(f"report: {html}")
-    worse = ev.fails(compared, level) if fail_if_worse is not None else []
-    for one in worse:
-        say(f"worse: {one.run} is below {one.baseline} in {one.measure} by {-one.difference:.4f}")
+    worse = ev.fails(comparisons, level) if fail_if_worse is not None else []
+    for comparison in worse:
+        say(
+            f"worse: {comparison.run} is below {comparison.baseline} in {comparison.measure} "
+            f"by {-comparison.difference:.4f}"
+        )
     if worse:
         raise typer.Exit(1)
 
 
 def _refuse_swapped(qrels: str, runs: list[str]) -> None:
     """Refuse a run in place of the judgements, where the judgements are in place of a run."""
-    judgements = [name for name in runs if "qrels" in _contents(name)]
+    files = [split_name(run)[1] for run in runs]
+    judgements = [file for file in files if "qrels" in _contents(file)]
     if judgements and "run" in _contents(qrels):
-        others = [name for name in runs if name != judgements[0]]
+        others = [file for file in files if file != judgements[0]]
         raise InputError(
             f"{qrels} is a run, and {judgements[0]} holds judgements",
             hint=f"the judgements come first: {command('evaluate', judgements[0], qrels, *others)}",
@@ -149,19 +199,31 @@ def _contents(name: str) -> tuple[str, ...]:
     return contents_of(detect_if_possible(name))
 
 
-def _runs(paths: list[str], faults: Faults) -> dict[str, Run]:
-    """The runs by the shortest end of their path that tells them apart."""
+def _runs(values: list[str], faults: Faults) -> dict[str, Run]:
+    """The runs by name; without one, by the shortest end of their paths that is unique."""
     from tamis.collection.runs import read_run
 
-    distinct = list(dict.fromkeys(paths))
-    names = {path: Path(path).name for path in distinct}
-    if len(set(names.values())) < len(names):
-        names = {path: path for path in distinct}
-    found = {}
-    for path in distinct:
+    named = dict.fromkeys(map(split_name, values))
+    endings = [Path(path).name for _, path in named]
+    runs: dict[str, Run] = {}
+    for name, path in named:
+        ending = Path(path).name
+        name = name or (ending if endings.count(ending) == 1 else path)
+        if name in runs:
+            raise InputError(f"two runs are called {name}", hint="give each its own: NAME=RUN")
         with reading(path) as file:
-            found[names[path]] = read_run(file, faults)
-    return found
+            runs[name] = read_run(file, faults)
+    return runs
+
+
+def _with_baseline(runs: list[str], baseline: str | None) -> list[str]:
+    """All runs, the baseline first; a baseline may be the name of one of them."""
+    if baseline is None:
+        return runs
+    for run in runs:
+        if baseline in (run, *split_name(run)):
+            return [run, *(other for other in runs if other != run)]
+    return [baseline, *runs]
 
 
 def _queries(collection: str | None) -> Queries | None:
@@ -170,7 +232,7 @@ def _queries(collection: str | None) -> Queries | None:
     return None if collection is None else read_queries(collection)
 
 
-def _write_per_query(done: Evaluation, name: str, out: Path, force: bool) -> None:
+def _write_per_query(evaluation: Evaluation, name: str, out: Path, force: bool) -> None:
     from tamis.collection.lines import writing
     from tamis.evaluation import write_per_query
 
@@ -180,4 +242,4 @@ def _write_per_query(done: Evaluation, name: str, out: Path, force: bool) -> Non
     if ending not in forms:
         raise InputError(f"cannot write values as {ending}", hint="use .tsv, .csv or .jsonl")
     with writing(out, force) as stream:
-        write_per_query(done, stream, forms[ending])
+        write_per_query(evaluation, stream, forms[ending])

@@ -7,71 +7,90 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tamis.cli.common import Force, Json, QueriesFile, say, show, show_json
+from tamis.cli.common import say, show, show_json
+from tamis.cli.options import (
+    Force,
+    Json,
+    QueriesFile,
+    ReadOptions,
+    Threads,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from tamis.collection.base import Collection
     from tamis.models import Export, Sample
 
 
+@with_options
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FOLDER", help="The model folder to write.")
     ],
-    collection: Annotated[
-        str | None,
-        typer.Option("-c", "--collection", help="Compare on documents of this collection."),
-    ] = None,
-    run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="The candidates of its queries.")
-    ] = None,
-    queries: QueriesFile = None,
-    qrels: Annotated[
-        str | None,
-        typer.Option("--qrels", metavar="FILE", help="Judgements to measure the rankings with."),
-    ] = None,
-    measure: Annotated[str, typer.Option("-m", "--measure", help="With which measure.")] = (
-        "nDCG@10"
-    ),
-    depth: Annotated[int, typer.Option(min=2, help="How many candidates a query.")] = 100,
+    read: ReadOptions,
     int8: Annotated[
         bool | None,
         typer.Option(
             "--int8/--no-int8",
-            help="Insist on 8-bit integers, or leave them out; tried and reported if unset.",
+            help="Require the 8-bit export, or leave it out. Default: kept if close enough.",
         ),
     ] = None,
+    collection: Annotated[
+        str | None,
+        typer.Option(
+            "-c",
+            "--collection",
+            metavar="COLLECTION",
+            help="Compare rankings on these documents. Default: Python's documentation.",
+        ),
+    ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option("--candidates", metavar="RUN", help="A run with the candidates of row query."),
+    ] = None,
+    queries: QueriesFile = None,
+    qrels: Annotated[
+        str | None,
+        typer.Option("--qrels", metavar="FILE", help="Judgements, to compare the measure too."),
+    ] = None,
+    measure: Annotated[
+        str, typer.Option("-m", "--measure", help="The measure to compare.")
+    ] = "nDCG@10",
+    depth: Annotated[int, typer.Option(metavar="N", min=2, help="Candidates per query.")] = 100,
     min_overlap: Annotated[
         float,
-        typer.Option(min=0, max=1, help="8 bits: the least mean overlap of the top 10 with float."),
+        typer.Option(
+            metavar="SHARE", min=0, max=1, help="8 bits: least mean overlap with float's top 10."
+        ),
     ] = 0.9,
     max_drop: Annotated[
-        float, typer.Option(min=0, max=1, help="8 bits: by how much the measure may fall.")
+        float,
+        typer.Option(metavar="X", min=0, max=1, help="8 bits: largest drop of the measure."),
     ] = 0.005,
-    threads: Annotated[int | None, typer.Option(min=1, help="All cores if unset.")] = None,
+    threads: Threads = None,
     json: Json = False,
     force: Force = False,
 ) -> None:
     """Write a model in ONNX, in float and 8-bit integers, and compare their rankings.
 
-    A float file with other scores and an 8-bit file with another top 10 are refused. Without a
-    collection and a run, what is compared are rankings of Python's own documentation.
+    A float export with other scores is refused, an 8-bit export with another top 10 too.
 
-    Example: tamis export my-model -o fast-model -c docs.jsonl --run bm25.trec --qrels qrels.txt
+    Example: tamis export my-model -o fast-model -c docs.jsonl --candidates bm25.trec
     """
-    if (collection is None) != (run is None):
-        raise typer.BadParameter("--collection and --run go together")
+    if (collection is None) != (candidates is None):
+        raise typer.BadParameter("--collection and --candidates go together")
     if collection is None and (queries or qrels):
-        raise typer.BadParameter("--queries and --qrels are for a --collection and a --run")
+        raise typer.BadParameter("--queries and --qrels need --collection and --candidates")
     from tamis.models import Tolerance
     from tamis.models import export as write
 
     sample = None
-    if collection is not None and run is not None:
-        sample = _sample(collection, run, queries, qrels, measure, depth)
-    found = write(
+    if collection is not None and candidates is not None:
+        sample = _sample(read.open(collection), candidates, queries, qrels, measure, depth)
+    exports = write(
         model,
         output,
         sample,
@@ -84,50 +103,54 @@ def export(
     if json:
         from dataclasses import asdict
 
-        show_json([asdict(each) for each in found])
+        show_json("export", {"exports": [asdict(row) for row in exports]})
     else:
-        show(_table(found, measure))
-        say(f"measured on {found[0].queries} queries; {found[0].processor}")
-    if int8 is None and found[-1].refused:
-        say(f"warning: the 8-bit export {found[-1].refused}: it was not kept")
+        show(_table(exports, measure))
+        say(f"measured on {exports[0].queries} queries; {exports[0].processor}")
+    if int8 is None and exports[-1].refused:
+        say(f"warning: the 8-bit export was not kept: it {exports[-1].refused}")
 
 
 def _sample(
-    collection: str, run: str, queries: str | None, qrels: str | None, measure: str, depth: int
+    collection: Collection,
+    file: str,
+    queries: str | None,
+    qrels: str | None,
+    measure: str,
+    depth: int,
 ) -> Sample:
     from tamis.collection.judgements import read_qrels
-    from tamis.collection.readers import open_collection, read_queries
+    from tamis.collection.readers import read_queries
     from tamis.collection.runs import read_run
     from tamis.models import Sample
 
-    opened = open_collection(collection)
-    found = read_run(run).top(depth)
+    run = read_run(file).top(depth)
     if queries is not None:
-        found = found.with_queries(read_queries(queries))
-    elif found.queries.texts is None:
-        found = found.with_queries(opened.queries)
+        run = run.with_queries(read_queries(queries))
+    elif run.queries.texts is None:
+        run = run.with_queries(collection.queries)
     judged = None if qrels is None else read_qrels(qrels)
-    return Sample(found, opened.documents, judged, measure, run)
+    return Sample(run, collection.documents, judged, measure, file)
 
 
-def _table(found: list[Export], measure: str) -> Table:
+def _table(exports: list[Export], measure: str) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     heads = ("export", "MB", "scores differ by", "top 10 overlap", measure, "speed", "")
     for head in heads:
         table.add_column(head, justify="left" if head in ("export", "") else "right")
-    for each in found:
+    for row in exports:
         value = "–"
-        if each.before is not None and each.after is not None:
-            value = f"{each.after:.4f} ({each.after - each.before:+.4f})"
+        if row.before is not None and row.after is not None:
+            value = f"{row.after:.4f} ({row.after - row.before:+.4f})"
         table.add_row(
-            each.backend,
-            f"{each.megabytes:.0f}",
-            f"{each.difference:.2g}",
-            "–" if each.overlap is None else f"{each.overlap:.3f}",
+            row.backend,
+            f"{row.megabytes:.0f}",
+            f"{row.difference:.2g}",
+            "–" if row.overlap is None else f"{row.overlap:.3f}",
             value,
-            f"{each.speed:.2f} x torch",
-            f"refused: {each.refused}" if each.refused else "kept",
+            f"{row.speed:.2f} x torch",
+            f"refused: {row.refused}" if row.refused else "kept",
         )
     return table

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tamis.cli.common import (
+from tamis.cli.common import by_split, say, show, show_facts, show_json
+from tamis.cli.options import (
+    ADVANCED_PANEL,
     Force,
     Json,
-    OnError,
     QrelsFiles,
     QueriesFile,
-    by_split,
-    job_time,
-    say,
-    show,
-    show_facts,
-    show_json,
+    ReadOptions,
+    Seed,
+    Threads,
+    TimeLimit,
+    with_options,
 )
 
 if TYPE_CHECKING:
@@ -34,58 +34,66 @@ if TYPE_CHECKING:
     from tamis.fitting.sieve import Sieve
 
 
+@with_options
 def fit(
     collection: Annotated[
         str,
         typer.Argument(
             metavar="COLLECTION",
-            help="Documents with queries and judgements, if any; or an index, or a sieve.",
+            help="Documents, with queries and judgements if there are any; an index or a sieve "
+            "works too.",
         ),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The sieve to write.")],
-    max_time: Annotated[
-        float,
-        typer.Option(
-            parser=job_time, metavar="TIME", help="Time limit: 20m, 2h; 20 means minutes."
-        ),
-    ] = "30m",  # type: ignore[assignment]
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="SIEVE", help="The sieve to write.")
+    ],
+    read: ReadOptions,
+    max_time: TimeLimit = "30m",  # type: ignore[assignment]
+    queries: QueriesFile = None,
+    qrels: QrelsFiles = None,
     base: Annotated[
         str,
-        typer.Option(help="The base model: a folder, an installed package, a hub id, or none."),
+        typer.Option(
+            metavar="MODEL",
+            help="The base model: a folder, an installed package or a hub id; none for BM25 only.",
+        ),
     ] = "all-MiniLM-L6-v2",
     measure: Annotated[
         str, typer.Option("-m", "--measure", help="The measure that systems are selected by.")
     ] = "RR@10",
     candidates: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Results of your own retriever, to re-rank these."),
+        typer.Option(
+            metavar="RUN", help="Results of your own retriever, to re-rank instead of ours."
+        ),
     ] = None,
     teacher: Annotated[
         str | None,
         typer.Option(metavar="MODEL", help="A stronger model to distil into the base model."),
     ] = None,
-    vectors: Annotated[
+    word_vectors: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Word vectors (GloVe, fastText, …) to infuse."),
+        typer.Option(metavar="FILE", help="GloVe or fastText vectors, for alignment scores."),
     ] = None,
-    queries: QueriesFile = None,
-    qrels: QrelsFiles = None,
-    depth: Annotated[int, typer.Option(min=1, help="How many documents are re-ranked.")] = 50,
-    curve: Annotated[
-        bool,
-        typer.Option("--curve/--no-curve", help="Measure what fewer judgements give."),
-    ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of splits, folds and batches.")] = 0,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of threads. Default: all cores.")
-    ] = None,
+    depth: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Candidates to re-rank per query.")
+    ] = 50,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and its time, and stop.")
+        bool, typer.Option("--dry-run", help="Show the plan with its time estimate, and stop.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a fit that was stopped.")
+        bool, typer.Option("--resume", help="Continue a fit that was interrupted.")
     ] = False,
-    on_error: OnError = "raise",
+    learning_curve: Annotated[
+        bool,
+        typer.Option(
+            "--learning-curve/--no-learning-curve",
+            help="Also train on fewer judgements, to show what more would give.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = True,
+    seed: Seed = 0,
+    threads: Threads = None,
     json: Json = False,
     force: Force = False,
 ) -> None:
@@ -103,17 +111,19 @@ def fit(
         out=output,
         base=None if base == "none" else base,
         measure=str(parse_measure(measure)),
-        max_time=max_time,
+        max_time=max_time or 0.0,
         user_run=None if candidates is None else str(candidates),
         teacher=teacher,
-        word_vectors=vectors,
+        word_vectors=word_vectors,
         queries=queries,
         qrels=by_split(qrels) or {},
         depth=depth,
-        learning_curve=curve,
+        learning_curve=learning_curve,
         seed=seed,
         threads=threads,
-        on_error=on_error,
+        on_error=read.on_error,
+        format=read.format,
+        columns=read.columns,
         command=shlex.join(["tamis", *sys.argv[1:]]),
     )
     try:
@@ -121,30 +131,30 @@ def fit(
             request, resume=resume, force=force, dry_run=dry_run, on_plan=show_plan
         )
     except KeyboardInterrupt:
-        say("what was done is kept: --resume continues from there")
+        say("finished steps are kept: continue with --resume")
         raise
     if sieve is None:
-        show_json(to_json(plan)) if json else say("nothing was done: --dry-run")
+        show_json("plan", to_json(plan)) if json else say("--dry-run: nothing was built")
         return
-    show_json(dict(sieve.manifest)) if json else show_sieve(sieve)
+    show_json("fit", sieve.manifest) if json else show_sieve(sieve)
 
 
 def show_plan(inputs: FitInputs, plan: Plan) -> None:
-    """What there is, and what will be done with it."""
+    """Print the data, and the plan with its time estimate."""
     from tamis.durable import duration
     from tamis.fitting.result import data_facts
 
     for key, value in data_facts(inputs).items():
         name = key.replace("_", " ")
         if isinstance(value, Mapping):
-            value = ", ".join(f"{what.replace('_', ' ')} {n:,}" for what, n in value.items())
+            value = ", ".join(f"{key.replace('_', ' ')} {n:,}" for key, n in value.items())
         say(f"  {name}: {value:,}" if isinstance(value, int) else f"  {name}: {value}")
     say(f"  base model: {inputs.base_name}")
     say("plan:")
     for step in plan.steps:
-        took = duration(step.seconds) if step.planned else "does not fit"
-        say(f"  {step.name:20} {step.what:64} {took:>12}")
-    say(f"  {'together':85} {duration(plan.seconds):>12}")
+        time = duration(step.seconds) if step.planned else "no time"
+        say(f"  {step.name:20} {step.what:64} {time:>12}")
+    say(f"  {'total':85} {duration(plan.seconds):>12}")
 
 
 def show_sieve(sieve: Sieve) -> None:
@@ -161,40 +171,40 @@ def show_sieve(sieve: Sieve) -> None:
         if result.user_run and Path(result.user_run).exists() and sieve.pipeline.stage:
             files = result.user_run, "-c", str(sieve.path / "index"), "--model", path
             rerank = shlex.join(["tamis", "rerank", *files, "-o", f"{path}.reranked.parquet"])
-            say(f"tested on your candidates: {rerank}")
-        say("note: tamis search retrieves by BM25 in place of your own retriever: not tested")
+            say(f"to re-rank your candidates, as tested: {rerank}")
+        say("note: tamis search retrieves with BM25, not with your own retriever: not tested")
     say(f"report: {sieve.path / 'report.html'}")
     say(f"next: {shlex.join(['tamis', 'search', path, 'some words'])}")
 
 
 def _facts(result: FitResult) -> dict[str, str]:
     """What was selected, and how it did in its test."""
-    word = "yes" if result.verified else "no"
-    facts = {"selected": result.selected, "verified": f"{word}: {result.reason}"}
+    verified = "yes" if result.verified else "no"
+    facts = {"selected": result.selected, "verified": f"{verified}: {result.reason}"}
     decision = result.decision
     if decision is not None:
         failed = f"{decision.test.system}, which failed, " if decision.fell_back else ""
-        for one in decision.test.comparisons:
-            name = f"{failed}against {one.baseline}"
-            facts[name] = _comparison(one, len(decision.test.comparisons))
+        for comparison in decision.test.comparisons:
+            name = f"{failed}against {comparison.baseline}"
+            facts[name] = _comparison(comparison, len(decision.test.comparisons))
     answers = result.threshold_test
     if answers and result.calibration and result.calibration.threshold > 0:
         values = {"precision": answers.precision, "recall": answers.recall}
-        shown = [f"{name} {value:.2f}" for name, value in values.items() if value is not None]
-        if shown:
-            facts["threshold for an answer"] = ", ".join(shown)
+        texts = [f"{name} {value:.2f}" for name, value in values.items() if value is not None]
+        if texts:
+            facts["answer threshold"] = ", ".join(texts)
     return facts
 
 
-def _comparison(one: BaselineComparison, tests: int) -> str:
+def _comparison(comparison: BaselineComparison, num_tests: int) -> str:
     """A difference on test queries, with its interval and the p-value of the paired test."""
     from tamis.evaluation.comparison_tables import shown_p
 
-    around = one.interval
-    between = f", 95% interval {around.low:+.4f} .. {around.high:+.4f}" if around else ""
-    how = "t-test" if tests == 1 else f"t-test, Holm for {tests} tests"
-    p = f", p {shown_p(one.p_value)} ({how})" if one.p_value is not None else ""
-    return f"{one.difference:+.4f}{between}{p}"
+    interval, p_value = comparison.interval, comparison.p_value
+    around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""
+    test = "t-test" if num_tests == 1 else f"t-test, Holm for {num_tests} tests"
+    p = f", p = {shown_p(p_value)} ({test})" if p_value is not None else ""
+    return f"{comparison.difference:+.4f}{around}{p}"
 
 
 def systems_table(result: FitResult) -> Table:

@@ -7,26 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tamis.cli.common import (
-    STDIO,
-    Force,
-    Format,
-    IdColumn,
-    Json,
-    OnError,
-    QrelsFiles,
-    QueriesFile,
-    TextColumn,
-    TitleColumn,
-    by_split,
-    reading,
-    say,
-    show_facts,
-    show_json,
-    writing_to,
-)
+from tamis.cli.common import STDIO, by_split, reading, say, show_facts, show_json, writing_to
 from tamis.cli.label_info import describe_examples, is_examples
 from tamis.cli.label_show import Show
+from tamis.cli.options import (
+    Force,
+    Json,
+    QrelsFiles,
+    QueriesFile,
+    ReadOptions,
+    with_options,
+)
 from tamis.cli.sieves import described as described_sieve
 from tamis.cli.sieves import is_sieve
 from tamis.errors import InputError
@@ -35,69 +26,76 @@ if TYPE_CHECKING:
     from tamis.collection.conversion import Request
     from tamis.collection.describe import Facts
 
-Thing = Annotated[
-    str,
-    typer.Argument(
-        metavar="ANYTHING",
-        help="A collection (file, folder, tamis:pydocs, ir_datasets:ID), a run, qrels, queries, "
-        "examples, an index or a model folder.",
-    ),
-]
+EXAMPLES_PANEL = "Training examples"
 
 
+@with_options
 def info(
-    thing: Thing,
-    format: Format = None,
-    id: IdColumn = None,
-    text: TextColumn = None,
-    title: TitleColumn = None,
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="A collection (file, folder, tamis:pydocs, ir_datasets:ID), run, qrels, queries, "
+            "training examples, index, model or sieve; - is stdin.",
+        ),
+    ],
+    read: ReadOptions,
     queries: QueriesFile = None,
     qrels: QrelsFiles = None,
     passages: Annotated[
         str | None,
-        typer.Option(metavar="SPEC", help="Also count passages, such as words:150:75 or whole."),
+        typer.Option(metavar="SPEC", help="Also count passages, such as words:150:75."),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check the checksums of a folder that tamis wrote.")
+    ] = False,
     collection: Annotated[
         str | None,
-        typer.Option("-c", "--collection", help="Of examples: where their texts are, or an index."),
+        typer.Option(
+            "-c",
+            "--collection",
+            metavar="COLLECTION",
+            help="Documents of the examples: a collection or an index.",
+            rich_help_panel=EXAMPLES_PANEL,
+        ),
     ] = None,
-    run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Of examples: scores to find negatives by.")
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Scores that show which negatives may be relevant.",
+            rich_help_panel=EXAMPLES_PANEL,
+        ),
     ] = None,
     show: Show = None,
-    on_error: OnError = "raise",
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read every byte of a tamis folder and check it.")
-    ] = False,
     json: Json = False,
 ) -> None:
-    """Say what something is, what is in it, and what looks wrong.
+    """Show what a file or folder is, what it holds, and what looks wrong.
 
     Example: tamis info tamis:pydocs
     """
-    from tamis.collection._records import Columns
     from tamis.collection.conversion import Request
 
-    if is_examples(thing) and format is None:
-        describe_examples(thing, collection, run, queries, qrels, show, on_error, json)
+    if is_examples(path) and read.format is None:
+        describe_examples(path, collection, candidates, queries, qrels, show, read, json)
         return
-    if collection or run or show:
-        raise typer.BadParameter("--collection, --run and --show are for examples")
-    with reading(thing) as path:
+    if collection or candidates or show:
+        raise typer.BadParameter("--collection, --candidates and --show are for examples")
+    with reading(path) as file:
         request = Request(
-            thing if thing != STDIO else path,
-            path,
-            format=format,
-            columns=Columns(id=id, text=text, title=title),
+            path if path != STDIO else file,
+            file,
+            format=read.format,
+            columns=read.columns,
             queries=queries,
             qrels=by_split(qrels),
-            skip=on_error == "skip",
+            skip=read.skips_bad_lines,
         )
         facts = _describe(request, verify)
         if passages is not None:
             facts = _with_passages(facts, request, passages)
     if json:
-        show_json({**facts.facts, "warnings": list(facts.warnings)})
+        show_json("info", {**facts.facts, "warnings": list(facts.warnings)})
         return
     show_facts(facts.facts)
     for warning in facts.warnings:
@@ -168,38 +166,35 @@ def _verify(path: Path, kind: str) -> None:
         raise InputError(
             f"{path} has no checksums to verify", hint="only folders that tamis wrote have them"
         )
-    what = "the weights are" if kind == "model" else "every byte is"
-    say(f"{path}: {what} as {'they were' if kind == 'model' else 'it was'} written")
+    checked = "the weights" if kind == "model" else "all files"
+    say(f"{path}: {checked} match their checksums")
 
 
+@with_options
 def convert(
     source: Annotated[str, typer.Argument(metavar="FROM", help="What to read; - is stdin.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="What to write; - is stdout.")],
+    read: ReadOptions,
     to: Annotated[
         str | None,
         typer.Option(
             "--to",
+            metavar="NAME",
             help="Format to write, such as collection, beir or jsonl, for runs trec or parquet. "
             "Default: by the ending of TO. An unknown name lists all.",
         ),
     ] = None,
     only_queries: Annotated[
-        bool, typer.Option("--only-queries", help="Write the queries of a collection only.")
+        bool, typer.Option("--only-queries", help="Write only the queries of a collection.")
     ] = False,
     queries: QueriesFile = None,
     qrels: QrelsFiles = None,
-    format: Format = None,
-    id: IdColumn = None,
-    text: TextColumn = None,
-    title: TitleColumn = None,
-    on_error: OnError = "raise",
     force: Force = False,
 ) -> None:
-    """Turn a collection, run, qrels or queries from any format into another.
+    """Convert a collection, run, qrels or queries to another format.
 
     Example: tamis convert docs.jsonl my-collection --text body
     """
-    from tamis.collection._records import Columns
     from tamis.collection.conversion import Request, convert_any
 
     with reading(source) as path, writing_to(target) as out:
@@ -207,12 +202,12 @@ def convert(
             source if source != STDIO else path,
             out,
             to=to,
-            format=format,
-            columns=Columns(id=id, text=text, title=title),
+            format=read.format,
+            columns=read.columns,
             queries=queries,
             qrels=by_split(qrels),
             only_queries=only_queries,
-            skip=on_error == "skip",
+            skip=read.skips_bad_lines,
             force=force,
         )
         for note in convert_any(request):

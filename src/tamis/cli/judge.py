@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tamis.cli.common import console, say, visible_renderable
+from tamis.cli.options import Seed, with_options
 from tamis.errors import InputError
 from tamis.terminal import visible
 
@@ -27,24 +28,23 @@ if TYPE_CHECKING:
     from tamis.text.analysis import Analyzer
     from tamis.types import Document
 
-DEPTH, SAMPLE, SEED = 10, 50, 0
+DEFAULT_DEPTH, DEFAULT_QUERIES, DEFAULT_SEED = 10, 50, 0
 GRADES = {"y": 1, "1": 1, "2": 2, "n": 0, "0": 0}
-WORDS = {0: "not relevant", 1: "relevant", 2: "perfectly relevant"}
+GRADE_NAMES = {0: "not relevant", 1: "relevant", 2: "perfectly relevant"}
 KEYS = ("[y]es, relevant", "[2] perfectly", "[n]ot", "[s]kip", "[u]ndo", "[m]ore text", "[q]uit")
-WIDEST = 100
-"""Lines longer than this are hard to read, however wide the terminal."""
-SHORT = 16
-"""A text of so many lines is shown whole at once, where the terminal is high enough."""
-END = ""
+MAX_LINE_WIDTH = 100
+MAX_LINES_SHOWN_WHOLE = 16
+END_OF_INPUT = ""
 
 
+@with_options
 def judge(
     folder: Annotated[Path, typer.Argument(metavar="SIEVE", help="A sieve, or an index.")],
     queries: Annotated[
         str | None,
         typer.Argument(
             metavar="QUERIES",
-            help="A file or collection of queries; those the sieve knows if unset.",
+            help="A file or collection with queries. Default: the queries of the sieve.",
         ),
     ] = None,
     output: Annotated[
@@ -56,11 +56,15 @@ def judge(
             help="The folder of judgements, extended if it exists. Default: SIEVE-judged.",
         ),
     ] = None,
-    depth: Annotated[int, typer.Option(min=1, help="How many documents of each ranking.")] = DEPTH,
-    sample: Annotated[int, typer.Option(min=1, help="How many queries, drawn at random.")] = SAMPLE,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample and the order.")] = SEED,
+    depth: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Documents per query and ranking.")
+    ] = DEFAULT_DEPTH,
+    sample: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Judge a random sample of so many queries.")
+    ] = DEFAULT_QUERIES,
+    seed: Seed = DEFAULT_SEED,
 ) -> None:
-    """Judge what is found, document by document; every answer is kept at once.
+    """Judge search results, document by document; every answer is saved at once.
 
     Example: tamis judge my.sieve queries.txt -o my-judged
     """
@@ -91,10 +95,11 @@ def judge(
         say(f"nothing is found for {counted(len(asked) - answered, 'query')}, left out")
     with open_judging(items, path) as judging:
         if judging.kept:
-            kept = counted(judging.kept, "judgement")
-            say(f"{path} has {kept}: kept and extended, nothing is asked twice")
+            say(
+                f"{path} has {counted(judging.kept, 'judgement')}: extended, nothing is asked twice"
+            )
         to_judge = f"{counted(judging.left, 'document')} for {counted(answered, 'query')}"
-        say(f"to judge: {to_judge}; every answer goes to {path} at once")
+        say(f"to judge: {to_judge}; every answer is saved in {path}")
         with _keys() as read:
             Desk(judging, thing, read).work()
         asked_for = {"-o": path, "--depth": depth, "--sample": sample, "--seed": seed}
@@ -103,7 +108,7 @@ def judge(
 
 @contextmanager
 def _keys() -> Iterator[Callable[[], str]]:
-    """What gives the next key: one press in a terminal, else a line's first letter; END at the end.
+    """Reads the next key: one press in a terminal, else the first letter of a line.
 
     The terminal is put back as it was, whatever ends the block.
     """
@@ -126,8 +131,8 @@ def _keys() -> Iterator[Callable[[], str]]:
 
 
 def _letter(line: str) -> str:
-    """The first letter of a line, `?` for an empty line, END for no line."""
-    return (line.strip().lower() or "?")[0] if line else END
+    """The first letter of a line, `?` for an empty line, END_OF_INPUT for no line."""
+    return (line.strip().lower() or "?")[0] if line else END_OF_INPUT
 
 
 def _press(stdin: int, pressed: list[str]) -> str:
@@ -137,7 +142,7 @@ def _press(stdin: int, pressed: list[str]) -> str:
             pass  # a Ctrl-C that came just before is noticed here, not only with the next key
         code = os.read(stdin, 64)
         if code[:1] in (b"", b"\x04"):  # hung up, Ctrl-D
-            return END
+            return END_OF_INPUT
         pressed += ["?"] if code[:1] == b"\x1b" else code.decode("utf-8", "replace").lower()
     return pressed.pop(0)
 
@@ -149,7 +154,7 @@ class Desk:
         self.judging, self.thing, self.read = judging, thing, read
         live = sys.stderr.isatty()
         self.out = console(stderr=True, width=80)
-        self.width = min(self.out.width, WIDEST)
+        self.width = min(self.out.width, MAX_LINE_WIDTH)
         self.rows = self.out.height - 12 if live else 1 << 30
         """How many lines there are for the query and a page of a text."""
         self.note = ""
@@ -174,7 +179,7 @@ class Desk:
         while True:
             self._show(item, document, views[page], more=len(views) > 1)
             key = self.read()
-            if key in (END, "q"):
+            if key in (END_OF_INPUT, "q"):
                 return False
             if self._act(key):
                 return True
@@ -188,7 +193,7 @@ class Desk:
         self.note = ""
         if key in GRADES:
             self.judging.answer(GRADES[key])
-            self.note = f"before this: {WORDS[GRADES[key]]}"
+            self.note = f"before this: {GRADE_NAMES[GRADES[key]]}"
         elif key == "s":
             self.judging.skip()
             self.note = "before this: skipped"
@@ -198,7 +203,7 @@ class Desk:
             self.note = "nothing to undo in this session"
             return False
         elif key != "m":
-            self.note = "that is none of the keys"
+            self.note = "unknown key: use y, 2, n, s, u, m or q"
             return False
         return key != "m"
 
@@ -219,7 +224,7 @@ class Desk:
             self.rows - sum(len(text.wrap(self.out, self.width)) for text in _asked(item)), 5
         )
         pages = [lines[at : at + rows] for at in range(0, len(lines), rows)]
-        if len(lines) <= min(SHORT, rows):
+        if len(lines) <= min(MAX_LINES_SHOWN_WHOLE, rows):
             return [View(lines, "" if whole.strip() else "(no text)")]
         best = snippet(whole, terms, analyzer, 80)
         shown = _styled(best.text, best.matches)
@@ -331,7 +336,11 @@ def _summary(
         partly = judging.partly()
         half = f", {counted(partly, 'query')} judged in part" if partly else ""
         say(f"{counted(judging.left, 'document')} left, {judging.skipped:,} skipped{half}")
-        usual = {("--depth", DEPTH), ("--sample", SAMPLE), ("--seed", SEED)}
+        usual = {
+            ("--depth", DEFAULT_DEPTH),
+            ("--sample", DEFAULT_QUERIES),
+            ("--seed", DEFAULT_SEED),
+        }
         given = [each for pair in options.items() if pair not in usual for each in map(str, pair)]
         say(f"go on:   {shlex.join(['tamis', 'judge', *arguments, *given])}")
     else:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tamis.cli.common import STDIO, by_split, say, show_facts, show_json
-from tamis.cli.label_inputs import open_named
+from tamis.cli.label_options import open_named
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
+    from tamis.cli.options import ReadOptions
     from tamis.labels.examples import Examples
     from tamis.labels.inputs import LabelInputs
     from tamis.types import Ids, Qrels, Queries, Run
 
-DEEP = 1000
-"""How deep an index is searched for the scores of texts."""
+SCORE_DEPTH = 1000
 
 
 def is_examples(thing: str) -> bool:
@@ -37,8 +37,8 @@ def describe_examples(
     run: str | None,
     queries: str | None,
     qrels: list[str] | None,
-    shown: int | None,
-    on_error: Literal["raise", "skip"],
+    num_shown: int | None,
+    read: ReadOptions,
     json: bool,
 ) -> None:
     """Print what is in a file of examples; with a collection, an index or a run more of it."""
@@ -47,27 +47,27 @@ def describe_examples(
     from tamis.pipeline.document_lookup import library
 
     examples = read_examples(path)
-    given = open_named(collection, None, None, None, None, on_error) if collection else None
-    if shown and given is None:
+    inputs = open_named(collection, read) if collection else None
+    if num_shown and inputs is None:
         raise InputError("texts to show are in no collection", hint="name it: -c COLLECTION")
-    examples = _with_texts(examples, given, queries)
-    scores = _scores(examples, given, run)
-    with ExitStack() as held:
+    examples = _with_texts(examples, inputs, queries)
+    scores = _scores(examples, inputs, run)
+    with ExitStack() as stack:
         texts = None
-        if given is not None:
-            texts = held.enter_context(library(given.documents, _wanted(examples)))
-        facts = example_summary.describe_examples(examples, texts, scores, _judged(given, qrels))
-    groups = some_groups(examples, given.documents, shown) if shown and given else []
+        if inputs is not None:
+            texts = stack.enter_context(library(inputs.documents, _wanted(examples)))
+        facts = example_summary.describe_examples(examples, texts, scores, _judged(inputs, qrels))
+    groups = some_groups(examples, inputs.documents, num_shown) if num_shown and inputs else []
     if json:
-        more = {"shown": [asdict(group) for group in groups]} if shown else {}
-        show_json({**facts.facts, "warnings": list(facts.warnings), **more})
+        more = {"shown": [asdict(group) for group in groups]} if num_shown else {}
+        show_json("examples", {**facts.facts, "warnings": list(facts.warnings), **more})
         return
     show_groups(groups)
     show_facts(facts.facts)
     for warning in facts.warnings:
         say(f"warning: {warning}")
     if scores is None:
-        say("note: for likely-false negatives give scores: --run RUN, or -c INDEX with --queries")
+        say("note: to find negatives that may be relevant, give --candidates RUN or -c INDEX")
 
 
 def _wanted(examples: Examples) -> Ids:
@@ -77,19 +77,23 @@ def _wanted(examples: Examples) -> Ids:
     return examples.docs.union(Ids.of(origin.doc_id for origin in examples.origins.values()))
 
 
-def _with_texts(examples: Examples, given: LabelInputs | None, queries: str | None) -> Examples:
+def _with_texts(examples: Examples, inputs: LabelInputs | None, queries: str | None) -> Examples:
     """The examples with the queries' texts, where those are to be had."""
     from tamis.collection.readers import read_queries
 
-    known: Queries | None = None
+    query_texts: Queries | None = None
     if queries is not None:
-        known = read_queries(queries)
-    elif given is not None and given.collection is not None:
-        known = given.collection.queries
-    return examples if known is None or not len(known) else examples.with_queries(known)
+        query_texts = read_queries(queries)
+    elif inputs is not None and inputs.collection is not None:
+        query_texts = inputs.collection.queries
+    return (
+        examples
+        if query_texts is None or not len(query_texts)
+        else examples.with_queries(query_texts)
+    )
 
 
-def _scores(examples: Examples, given: LabelInputs | None, run: str | None) -> Run | None:
+def _scores(examples: Examples, inputs: LabelInputs | None, run: str | None) -> Run | None:
     """The scores of a run, or those of BM25 over an index; none without either."""
     import numpy as np
 
@@ -103,19 +107,19 @@ def _scores(examples: Examples, given: LabelInputs | None, run: str | None) -> R
         return read_run(run)
     used, rows = np.unique(examples.query, return_index=True)
     has_texts = examples.queries.texts is not None or all(n in examples.origins for n in used)
-    if given is None or given.index is None or not has_texts:
+    if inputs is None or inputs.index is None or not has_texts:
         return None
-    with library(given.index, _wanted(examples)) as opened:
+    with library(inputs.index, _wanted(examples)) as opened:
         texts = row_texts(examples, rows, opened)[0]
-    asked = Queries(examples.queries.ids.select(used), tuple(texts))
-    return search(source_of(given), asked, DEEP)
+    scored = Queries(examples.queries.ids.select(used), tuple(texts))
+    return search(source_of(inputs), scored, SCORE_DEPTH)
 
 
-def _judged(given: LabelInputs | None, files: list[str] | None) -> list[Qrels]:
+def _judged(inputs: LabelInputs | None, files: list[str] | None) -> list[Qrels]:
     """The judgements of files, or else all that the collection has."""
     from tamis.collection.judgements import read_qrels
 
     named = by_split(files)
     if named is not None:
         return [read_qrels(file) for file in named.values()]
-    return [] if given is None else list(given.splits.values())
+    return [] if inputs is None else list(inputs.splits.values())

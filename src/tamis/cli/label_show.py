@@ -1,4 +1,4 @@
-"""What all labelling ends with: the file, what is in it, and some of it for a person."""
+"""Examples written to a file, summarised and shown."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 
 Show = Annotated[
     int | None,
-    typer.Option("--show", metavar="N", min=1, help="Print so many queries with their texts."),
+    typer.Option(
+        "--show", metavar="N", min=1, help="Print the examples of so many queries with their texts."
+    ),
 ]
 SHOWN_CHARACTERS = 100
 """How much of a text is shown where there is no terminal; else what fits."""
 
 
-def finish(
-    made: Examples,
+def write_and_show(
+    examples: Examples,
     documents: Documents,
     output: Path,
-    shown: int | None,
+    num_shown: int | None,
     json: bool,
     force: bool,
 ) -> None:
@@ -41,26 +43,26 @@ def finish(
     from tamis.labels import write_examples
     from tamis.labels.examples import shown_facts
 
-    groups = some_groups(made, documents, shown) if shown else []
-    write_examples(made, output, force=force)
+    groups = some_groups(examples, documents, num_shown) if num_shown else []
+    write_examples(examples, output, force=force)
     if json:
-        more = {"shown": [asdict(group) for group in groups]} if shown else {}
-        show_json({**made.facts, **more})
+        more = {"shown": [asdict(group) for group in groups]} if num_shown else {}
+        show_json("label", {**examples.facts, **more})
         return
     show_groups(groups)
-    show_facts(shown_facts(made.facts))
-    say(f"{output}: {counted(len(made), 'example')} of {counted(made.groups, 'group')}")
+    show_facts(shown_facts(examples.facts))
+    say(f"{output}: {counted(len(examples), 'example')} of {counted(examples.groups, 'group')}")
 
 
-def some_groups(made: Examples, documents: Documents, count: int) -> list[ShownGroup]:
+def some_groups(examples: Examples, documents: Documents, count: int) -> list[ShownGroup]:
     """Some groups with their texts."""
     from tamis.labels.example_summary import show_examples
     from tamis.pipeline.document_lookup import library
     from tamis.types import Ids
 
-    origins = Ids.of(origin.doc_id for origin in made.origins.values())
-    with library(documents, made.docs.union(origins)) as opened:
-        return show_examples(made, opened, count)
+    origins = Ids.of(origin.doc_id for origin in examples.origins.values())
+    with library(documents, examples.docs.union(origins)) as opened:
+        return show_examples(examples, opened, count)
 
 
 def show_groups(groups: Sequence[ShownGroup]) -> None:

@@ -8,21 +8,26 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tamis.cli.common import Force, Json, say, show_facts, show_json
+from tamis.cli.common import say, show_facts, show_json
+from tamis.cli.options import Force, Json, with_options
 from tamis.errors import InputError
 
+LANGUAGE_MODEL_PANEL = "Language models"
 KINDS = ("cross-encoder", "bi-encoder", "target-words")
 QUESTIONS = {
     "kind": (f"what kind of scorer is it ({', '.join(KINDS)})", f"--kind {'|'.join(KINDS)}"),
-    "pooling": ("how are its token vectors pooled (mean, cls)", "--pooling mean, or --pooling cls"),
+    "pooling": (
+        "how are its token embeddings pooled (mean, cls)",
+        "--pooling mean, or --pooling cls",
+    ),
     "words": (
         "which two words mean relevant and not relevant",
-        "--words true false, or two others that are one token each",
+        "--target-words true false, or two others that are one token each",
     ),
 }
-"""What may have to be asked for: the question, and the option that answers it."""
 
 
+@with_options
 def import_model(
     folder: Annotated[
         str,
@@ -35,90 +40,98 @@ def import_model(
     ],
     kind: Annotated[
         Literal["cross-encoder", "bi-encoder", "target-words"] | None,
-        typer.Option(help="What kind of scorer it is, if config.json does not say."),
+        typer.Option(help="Kind of model. Default: detected from its config files."),
     ] = None,
-    words: Annotated[
+    target_words: Annotated[
         tuple[str, str] | None,
         typer.Option(
             metavar="WORD WORD",
-            help="Of a language model: the words for relevant and not relevant; #123 is an id.",
+            help="Words for relevant and not relevant; #123 is a token id.",
+            rich_help_panel=LANGUAGE_MODEL_PANEL,
         ),
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(help="Of a language model: its prompt, with {query} and {document}."),
+        typer.Option(
+            help="Prompt, with {query} and {document}.", rich_help_panel=LANGUAGE_MODEL_PANEL
+        ),
     ] = None,
     score: Annotated[
         Literal["words", "logit", "vocabulary"] | None,
-        typer.Option(help="Of a language model: words is the method; the others compare."),
+        typer.Option(
+            help="Probability over the two words (words), logit of the first, or probability over "
+            "the vocabulary. Default: words.",
+            rich_help_panel=LANGUAGE_MODEL_PANEL,
+        ),
     ] = None,
     family: Annotated[
         Literal["sequence-to-sequence", "causal", "masked"] | None,
-        typer.Option(help="Of a language model: which kind, if config.json does not say."),
+        typer.Option(
+            help="Kind of language model. Default: from config.json.",
+            rich_help_panel=LANGUAGE_MODEL_PANEL,
+        ),
     ] = None,
     pooling: Annotated[
         Literal["mean", "cls"] | None,
-        typer.Option(help="Of a bi-encoder: how token vectors become one."),
+        typer.Option(help="Bi-encoder: how token embeddings are pooled."),
     ] = None,
     scale: Annotated[
         Literal["probability", "logit", "regression"] | None,
-        typer.Option(help="Of a cross-encoder: what its one output means."),
+        typer.Option(help="Cross-encoder: what its output is."),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="Cut texts at so many tokens.")
+        int | None, typer.Option(metavar="N", min=1, help="Truncate texts to so many tokens.")
     ] = None,
     json: Json = False,
     force: Force = False,
 ) -> None:
-    """Take in a plain Hugging Face folder: copy it and write down how it scores.
+    """Copy a Hugging Face model, and record how it scores.
 
-    Example: tamis import-model my-t5 -o my-reranker --words true false
+    Example: tamis import-model my-t5 -o my-reranker --target-words true false
     """
     from tamis.models import describe_model, find_base
     from tamis.models import import_model as import_folder
 
     path = find_base(folder)
-    given: dict[str, Any] = {"kind": kind, "pooling": pooling, "words": words}
-    given = _completed(path, given)
-    said: dict[str, Any] = {"template": template, "score": score, "family": family, "scale": scale}
-    _check_kind(path, {**given, **said})
-    if given["words"] is not None:
-        given["words"] = [_word(word) for word in given["words"]]
-    note = import_folder(
-        path,
-        output,
-        **given,
-        **said,
-        max_length=max_length,
-        force=force,
-    )
-    facts = dict(describe_model(note))
+    answers: dict[str, Any] = {"kind": kind, "pooling": pooling, "words": target_words}
+    answers = _ask_missing(path, answers)
+    options: dict[str, Any] = {
+        "template": template,
+        "score": score,
+        "family": family,
+        "scale": scale,
+    }
+    _check_kind(path, {**answers, **options})
+    if answers["words"] is not None:
+        answers["words"] = [_word(word) for word in answers["words"]]
+    manifest = import_folder(path, output, **answers, **options, max_length=max_length, force=force)
+    facts = dict(describe_model(manifest))
     if json:
-        show_json(facts)
+        show_json("import-model", facts)
     else:
         show_facts(facts)
 
 
-def _completed(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """What was given and what is asked for, until nothing that is needed lacks."""
+def _ask_missing(folder: Path, answers: dict[str, Any]) -> dict[str, Any]:
+    """The answers, completed by asking for what the folder does not say."""
     from tamis.models.import_questions import unsaid
 
-    while (lacking := unsaid(folder, **given)) is not None:
-        question, option = QUESTIONS[lacking]
+    while (missing := unsaid(folder, **answers)) is not None:
+        question, option = QUESTIONS[missing]
         if not sys.stdin.isatty():
             raise InputError(f"{folder} does not say: {question}", hint=option)
         say(f"{folder} does not say: {question}?")
-        answer = typer.prompt(lacking, err=True).split()
-        if lacking == "words":
-            given = {**given, "words": answer}
-        elif lacking == "kind" and answer and answer[0] in KINDS:
-            given = {**given, "kind": answer[0]}
-        elif lacking == "pooling" and answer and answer[0] in ("mean", "cls"):
-            given = {**given, "pooling": answer[0]}
-    return given
+        answer = typer.prompt(missing, err=True).split()
+        if missing == "words":
+            answers = {**answers, "words": answer}
+        elif missing == "kind" and answer and answer[0] in KINDS:
+            answers = {**answers, "kind": answer[0]}
+        elif missing == "pooling" and answer and answer[0] in ("mean", "cls"):
+            answers = {**answers, "pooling": answer[0]}
+    return answers
 
 
-OPTION_OF = {
+KIND_OF_OPTION = {
     "words": "target-words",
     "template": "target-words",
     "score": "target-words",
@@ -126,18 +139,18 @@ OPTION_OF = {
     "pooling": "bi-encoder",
     "scale": "cross-encoder",
 }
-"""Which kind each option is for."""
 
 
-def _check_kind(folder: Path, given: dict[str, Any]) -> None:
+def _check_kind(folder: Path, options: dict[str, Any]) -> None:
     """Refuse an option that means nothing for the kind of scorer that the folder is."""
     from tamis.models.model_import import kind_of
     from tamis.scorers.weights import read_config
 
-    kind = given["kind"] or kind_of(folder, read_config(folder))
-    for name, meant in OPTION_OF.items():
-        if given[name] is not None and kind != meant:
-            raise typer.BadParameter(f"--{name} is for the kind {meant}; {folder} is a {kind}")
+    kind = options["kind"] or kind_of(folder, read_config(folder))
+    for name, option_kind in KIND_OF_OPTION.items():
+        if options[name] is not None and kind != option_kind:
+            option = "target-words" if name == "words" else name
+            raise typer.BadParameter(f"--{option} is for a {option_kind}; {folder} is a {kind}")
 
 
 def _word(text: str) -> str | int:

@@ -1,4 +1,4 @@
-"""What verbs that score are given: documents, texts of queries, a run, scores that are kept."""
+"""What verbs that score read: documents, query texts, a run, cached scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tamis.cli.common import STDIO, reading, say, say_faults
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from tamis.collection._records import Columns
+    from tamis.cli.options import ReadOptions
     from tamis.collection.base import Collection, Faults
     from tamis.models import Ranker
     from tamis.pipeline.cache import ScoreCache
@@ -23,34 +23,27 @@ if TYPE_CHECKING:
 
 
 def open_documents(
-    name: str, format: str | None, columns: Columns, skip: bool
+    name: str, read: ReadOptions
 ) -> tuple[Index | Collection, Queries | None, Faults]:
-    """The documents of a collection or an index, the queries that came with them, and the bad
-    lines met so far; a document without a text is none of them.
-    """
+    """The documents of a collection or an index, its queries, and the bad lines met so far."""
     from tamis.collection.base import Faults
     from tamis.collection.detection import detect_format
-    from tamis.collection.readers import is_id, open_collection
+    from tamis.collection.readers import is_id
     from tamis.durable import folder_exists
     from tamis.search import Index
 
     if (
         not is_id(name)
-        and format is None
+        and read.format is None
         and folder_exists(Path(name))
         and detect_format(name) == "index"
     ):
         return Index.open(name), None, Faults()
-    opened = open_collection(
-        name,
-        format=format,
-        columns=columns,
-        on_error="skip" if skip else "raise",
-    )
-    return opened, opened.queries, opened.faults
+    collection = read.open(name)
+    return collection, collection.queries, collection.faults
 
 
-def with_texts(run: Run, file: str | None, known: Queries | None, skip: bool) -> Run:
+def with_texts(run: Run, file: str | None, queries: Queries | None, skip: bool) -> Run:
     """The run with its queries' texts: of a file, else its own, else the collection's.
 
     Where bad lines are skipped, a query without a text is kept and has none.
@@ -61,19 +54,19 @@ def with_texts(run: Run, file: str | None, known: Queries | None, skip: bool) ->
 
     if file is not None:
         faults = Faults(skip=skip)
-        known = read_queries(file, faults=faults)
+        queries = read_queries(file, faults=faults)
         say_faults(faults)
     elif run.queries.texts is not None:
         return run
-    if known is None or not len(known):
+    if queries is None or not len(queries):
         raise InputError(
             "neither the run nor the collection has the queries' texts",
             hint="name a file of queries: --queries FILE",
         )
     if skip:
-        strangers = [Query(name, "") for name in run.queries.ids if name not in known]
-        known = Queries.of([*known, *strangers])
-    return run.with_queries(known)
+        unknown = [Query(name, "") for name in run.queries.ids if name not in queries]
+        queries = Queries.of([*queries, *unknown])
+    return run.with_queries(queries)
 
 
 def check_cache(cache: Path | None, output: str, run: str) -> None:
@@ -94,16 +87,16 @@ def check_output(output: str, force: bool) -> None:
         raise OutputError(f"there is no folder {path.parent}", hint="make it first")
 
 
-def read_run_file(run: str, skip: bool) -> Run:
-    """A run from a file or stdin; bad lines that are skipped are told."""
+def read_run_file(file: str, skip: bool) -> Run:
+    """A run from a file or stdin; skipped lines are reported."""
     from tamis.collection.base import Faults
     from tamis.collection.runs import read_run
 
     faults = Faults(skip=skip)
-    with reading(run) as path:
-        read = read_run(path, faults)
+    with reading(file) as path:
+        run_read = read_run(path, faults)
     say_faults(faults)
-    return read
+    return run_read
 
 
 @contextmanager
@@ -114,18 +107,18 @@ def score_cache(path: Path | None, ranker: Ranker, always: bool) -> Iterator[Sco
     """
     from tamis.pipeline.cache import ScoreCache
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if path is None or ranker.identity is None:
             if not always:
                 yield None
                 return
-            path = Path(held.enter_context(TemporaryDirectory())) / "scores"
-        cache = held.enter_context(ScoreCache(path, ranker.identity or ranker.name))
+            path = Path(stack.enter_context(TemporaryDirectory())) / "scores"
+        cache = stack.enter_context(ScoreCache(path, ranker.identity or ranker.name))
         if cache.dropped:
             say(f"note: {cache.dropped:,} bytes at the end of {path} were not whole: dropped")
         try:
             yield cache
         except KeyboardInterrupt:
-            kept = f"{len(cache):,} scores are kept in {path}"
-            say(f"interrupted: {kept}: the same command goes on from there")
+            say(f"interrupted: {len(cache):,} scores are cached in {path}; "
+                "run the same command to continue")  # fmt: skip
             raise typer.Exit(130) from None

@@ -64,7 +64,7 @@ def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:
     threshold = None if calibration is None else calibration.threshold
     show_hits(
         sieve.index, sieve.source, words, top, json,
-        chances=sieve.probabilities, threshold=threshold,
+        probabilities=sieve.probabilities, threshold=threshold,
     )  # fmt: skip
 
 

@@ -10,102 +10,121 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tamis.cli.common import (
+from tamis.cli.common import say, say_faults, show, show_facts, show_json
+from tamis.cli.label_options import open_named
+from tamis.cli.options import (
+    ADVANCED_PANEL,
+    CollectionOption,
     Force,
     Json,
-    OnError,
     QueriesFile,
-    job_time,
-    say,
-    say_faults,
-    show,
-    show_facts,
-    show_json,
+    ReadOptions,
+    Threads,
+    TimeLimit,
+    with_options,
 )
-from tamis.cli.label_inputs import open_named
 
 if TYPE_CHECKING:
     from tamis.training.loop import Trained
 
 
-def _show_recipes(wanted: bool) -> None:
-    if not wanted:
+def _show_recipes(is_set: bool) -> None:
+    if not is_set:
         return
     from rich.table import Table
 
     from tamis.training.recipes import CHAINS, RECIPES
 
     table = Table(
-        "recipe", "trains", "loss", "batch", "length", "learning rate", "as long as", box=None
+        "recipe",
+        "trains",
+        "loss",
+        "batch size",
+        "max length",
+        "learning rate",
+        "duration",
+        box=None,
     )
     for recipe in RECIPES.values():
-        long = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} epochs"
+        duration = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} epochs"
         if recipe.epoch_rule == "falling":
-            long += " at 32 queries, fewer at more"
+            duration += " for 32 queries, fewer for more"
         head = recipe.head_learning_rate
         rate = f"{recipe.learning_rate:g}" + (f", head {head:g}" if head else "")
         batch, length = str(recipe.units_a_step), str(recipe.max_length)
-        table.add_row(recipe.name, recipe.scorer, recipe.loss, batch, length, rate, long)
+        table.add_row(recipe.name, recipe.scorer, recipe.loss, batch, length, rate, duration)
     show(table)
     for name, (first, second) in CHAINS.items():
         say(f"{name}: {first} on scores, then {second} on judgements")
     raise typer.Exit
 
 
+@with_options
 def train(
     examples: Annotated[
-        list[str], typer.Argument(metavar="EXAMPLES", help="What tamis label made; repeatable.")
+        list[str],
+        typer.Argument(metavar="EXAMPLES", help="Files that tamis label wrote. Repeatable."),
     ],
-    collection: Annotated[
-        str, typer.Option("-c", "--collection", help="Where the documents are; an index will do.")
-    ],
+    collection: CollectionOption,
     base: Annotated[
         str,
         typer.Option(
-            metavar="MODEL", help="What to start from: a model folder, a package or a hub id."
+            metavar="MODEL",
+            help="The base model: a folder, an installed package or a hub id.",
         ),
     ],
     recipe: Annotated[
-        str, typer.Option(metavar="NAME", help="How to train; --recipes lists them.")
+        str, typer.Option(metavar="NAME", help="The training recipe; see --recipes.")
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FOLDER", help="The model folder to write.")
     ],
+    read: ReadOptions,
+    max_time: TimeLimit = None,
+    recipes: Annotated[
+        bool,
+        typer.Option(
+            "--recipes", callback=_show_recipes, is_eager=True, help="List the recipes and exit."
+        ),
+    ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change a setting of the recipe, such as learning_rate=1e-5. Repeatable.",
+        ),
+    ] = None,
     validate: Annotated[
         str | None,
         typer.Option(
             metavar="EXAMPLES",
-            help="Validate on these; else a tenth of the queries is held out, 100 at most.",
+            help="Validation examples. Default: hold out a tenth of the queries, at most 100.",
         ),
     ] = None,
     no_validation: Annotated[
-        bool, typer.Option("--no-validation", help="Hold nothing out; the last state is kept.")
+        bool,
+        typer.Option("--no-validation", help="Hold out nothing, and keep the last checkpoint."),
     ] = False,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change the recipe: learning_rate=1e-5."),
-    ] = None,
-    max_time: Annotated[
-        float | None,
-        typer.Option(
-            parser=job_time, metavar="TIME", help="Time limit: 20m, 1h30m; 20 means minutes."
-        ),
-    ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a training that was stopped.")
+        bool, typer.Option("--resume", help="Continue training from the last checkpoint.")
     ] = False,
+    queries: QueriesFile = None,
     random_weights: Annotated[
         bool,
-        typer.Option("--random-weights", help="Take only the shape of the base: learn all anew."),
+        typer.Option(
+            "--random-weights",
+            help="Use only the architecture of the base model, with random weights.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
     ] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="The recipe's if unset.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="All cores if unset.")] = None,
-    queries: QueriesFile = None,
-    recipes: Annotated[
-        bool,
-        typer.Option("--recipes", callback=_show_recipes, is_eager=True, help="List the recipes."),
-    ] = False,
-    on_error: OnError = "raise",
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help="Default: the recipe's.", rich_help_panel=ADVANCED_PANEL
+        ),
+    ] = None,
+    threads: Threads = None,
     json: Json = False,
     force: Force = False,
 ) -> None:
@@ -121,25 +140,26 @@ def train(
         raise typer.BadParameter("--validate goes without --no-validation")
     settings = dict(_pair(text) for text in setting or [])
     settings |= {} if seed is None else {"seed": str(seed)}
-    with _first_speaks():
-        inputs = open_named(collection, None, queries, None, None, on_error)
+    with _only_first_prints():
+        inputs = open_named(collection, read, queries=queries)
         try:
-            done = train_stages(
+            trained = train_stages(
                 as_examples(examples), inputs, base=base, recipe=recipe, out=output,
                 settings=settings, validate=False if no_validation else validate,
                 max_time=max_time, threads=threads, resume=resume, force=force,
                 random_weights=random_weights,
             )  # fmt: skip
         except KeyboardInterrupt:
-            say("what was learnt up to the last checkpoint is kept: --resume goes on from there")
+            say("the last checkpoint is kept: continue with --resume")
             raise
-        _show(done, json)
+        facts = _facts(trained)
+        show_json("train", facts) if json else show_facts(facts)
         say_faults(inputs.faults)
 
 
 @contextmanager
-def _first_speaks() -> Iterator[None]:
-    """Of several processes under torchrun only the first prints; errors are told by all."""
+def _only_first_prints() -> Iterator[None]:
+    """Of several processes under torchrun only the first prints; errors are raised by all."""
     if int(os.environ.get("RANK", "0")) == 0:
         yield
         return
@@ -154,32 +174,26 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _show(done: Trained, json: bool) -> None:
-    facts = _told(done)
-    if json:
-        show_json(facts)
-    else:
-        show_facts(facts)
-
-
-def _told(done: Trained) -> Mapping[str, Any]:
-    learnt = done.facts["learnt"]
-    told: dict[str, Any] = {
-        "model": str(done.folder),
-        "recipe": done.facts["recipe"]["name"],
-        "steps": {"taken": done.history.step, "kept after": done.kept},
-        "texts": {"learnt from": learnt["texts"], "truncated_tokens": learnt["truncated_tokens"]},
-        "minutes": learnt["minutes"],
+def _facts(trained: Trained) -> Mapping[str, Any]:
+    data, losses = trained.facts["learnt"], trained.history.losses
+    facts: dict[str, Any] = {
+        "model": str(trained.folder),
+        "recipe": trained.facts["recipe"]["name"],
+        "steps": {"run": trained.history.step, "selected": trained.kept},
+        "texts": {"trained_on": data["texts"], "truncated_tokens": data["truncated_tokens"]},
+        "minutes": data["minutes"],
         "loss": {
-            "first": round(done.history.losses[0], 4) if done.history.losses else None,
-            "last": round(done.history.losses[-1], 4) if done.history.losses else None,
+            "first": round(losses[0], 4) if losses else None,
+            "last": round(losses[-1], 4) if losses else None,
         },
     }
-    if "validation" in done.facts:
-        checks = done.history.checks
-        told[f"{done.facts['validation']['measure']} on queries held out"] = {
+    if "validation" in trained.facts:
+        checks = trained.history.checks
+        selected = next(check for check in checks if check.step == trained.kept)
+        facts["validation"] = {
+            "measure": trained.facts["validation"]["measure"],
             "before": round(checks[0].value, 4),
-            "kept": round(next(c.value for c in checks if c.step == done.kept), 4),
+            "selected": round(selected.value, 4),
             "last": round(checks[-1].value, 4),
         }
-    return told
+    return facts

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tamis.cli.common import Force, Json, say, show, show_json, warn_of_test_split
-from tamis.cli.index_search import IndexFolder, SearchField, listed, queries_to_search
+from tamis.cli.common import say, show, show_json, warn_of_test_split
+from tamis.cli.index_search import IndexFolder, QueryField, listed, queries_to_search
+from tamis.cli.options import ADVANCED_PANEL, Force, Json, Seed, with_options
 from tamis.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -17,28 +18,46 @@ if TYPE_CHECKING:
     from tamis.search.tune import Tuning
 
 
+@with_options
 def tune(
     folder: IndexFolder,
-    queries: Annotated[str, typer.Argument(help="A file or collection of queries.")],
+    queries: Annotated[str, typer.Argument(help="A file or collection with queries.")],
     qrels: Annotated[str, typer.Argument(help="Judgements of those queries.")],
-    measure: Annotated[str, typer.Option("-m", "--measure", help="What to tune for.")] = "RR@10",
-    what: Annotated[
-        Literal["bm25", "ql", "rm3"], typer.Option(help="What to tune: rm3 on top of what is set.")
+    measure: Annotated[
+        str, typer.Option("-m", "--measure", help="The measure to maximise.")
+    ] = "RR@10",
+    ranking: Annotated[
+        Literal["bm25", "ql", "rm3"],
+        typer.Option(help="Tune BM25 (k1, b), query likelihood (mu), or RM3 on top of either."),
     ] = "bm25",
-    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
-    sample: Annotated[int, typer.Option(help="At most so many judged queries, seeded.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of sample and folds.")] = 0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the surface as a picture (.svg).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the measure over the parameters, as .svg."),
     ] = None,
-    record: Annotated[
-        bool, typer.Option("--record/--no-record", help="Keep the choice in the index.")
+    save: Annotated[
+        bool,
+        typer.Option("--save/--no-save", help="Make the selected values the index's default."),
     ] = True,
-    search_field: SearchField = None,
+    folds: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Folds of the cross-validation.", rich_help_panel=ADVANCED_PANEL
+        ),
+    ] = 5,
+    sample: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Tune on a random sample of so many judged queries, if there are more.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = 1000,
+    query_field: QueryField = None,
+    seed: Seed = 0,
     json: Json = False,
     force: Force = False,
 ) -> None:
-    """Choose k1 and b (or mu, or RM3) on judged queries, with cross-validation.
+    """Tune BM25 (or query likelihood, or RM3) on judged queries, with cross-validation.
 
     Example: tamis tune my-index queries.jsonl train-qrels.txt -m RR@10 --plot surface.svg
     """
@@ -52,71 +71,71 @@ def tune(
     warn_of_test_split(qrels)
     opened = Index.open(folder)
     start = default_source(opened, None, False, {}, None)
-    asked, judged = queries_to_search(queries, search_field), read_qrels(qrels)
-    refuse_line_numbers(asked.ids, {qrels: judged}, {qrels: qrels}, queries)
-    done = tune_index(
+    searched, judged = queries_to_search(queries, query_field), read_qrels(qrels)
+    refuse_line_numbers(searched.ids, {qrels: judged}, {qrels: qrels}, queries)
+    tuning = tune_index(
         opened,
-        asked,
+        searched,
         judged,
         measure,
-        what,
+        ranking,
         start=start,
         k=folds,
         sample=sample,
         seed=seed,
     )
     if json:
-        rows, columns, means = done.surface()
+        rows, columns, means = tuning.surface()
         surface = {"rows": rows, "columns": columns, "means": means.tolist()}
-        show_json({**done.record(), "surface": surface})
+        show_json("tune", {**tuning.record(), "surface": surface})
     else:
-        show(_surface(done))
+        show(_surface(tuning))
     if plot is not None:
-        _plot(done, plot, force)
-    _judge(done)
-    if record and done.gain < 0:
-        say("not recorded, since it loses on held-out folds")
-    elif record:
-        opened.record_tuned(done.record(), str(start.ranking.spec()["ranking"]))
-        say(f"recorded in {folder}: `tamis search` uses it unless told otherwise")
+        _plot(tuning, plot, force)
+    _say_result(tuning)
+    if save and tuning.gain < 0:
+        say("not saved: worse than the default on held-out folds")
+    elif save:
+        opened.record_tuned(tuning.record(), str(start.ranking.spec()["ranking"]))
+        say(f"saved: tamis search {folder} uses it by default")
 
 
-def _surface(done: Tuning) -> RenderableType:
+def _surface(tuning: Tuning) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    rows, columns, means = done.surface()
-    across = list(done.grid)[-1]
-    table = Table(title=f"{done.measure}, mean over {done.values.shape[1]:,} queries")
+    rows, columns, means = tuning.surface()
+    across = list(tuning.grid)[-1]
+    table = Table(title=f"{tuning.measure}, mean over {tuning.values.shape[1]:,} queries")
     table.add_column(f"{across} →")
     for column in columns:
         table.add_column(column, justify="right")
     for y, row in enumerate(rows):
         numbers = range(y * len(columns), (y + 1) * len(columns))
         cells = [f"{means[y, x]:.4f}" for x in range(len(columns))]
-        marked = [
+        cells_marked = [
             Text(f"{cell}*", style="bold")
-            if number == done.chosen
+            if number == tuning.chosen
             else f"{cell}d"
-            if number == done.default
+            if number == tuning.default
             else cell
             for number, cell in zip(numbers, cells, strict=True)
         ]
-        table.add_row(row, *marked)
+        table.add_row(row, *cells_marked)
     return table
 
 
-def _judge(done: Tuning) -> None:
-    """Say what was chosen and whether it is worth anything."""
-    parameters = listed(dict(done.parameters))
-    say(f"chosen (*): {parameters}, {done.measure} {done.mean(done.chosen):.4f}; "
-        f"default (d): {done.mean(done.default):.4f}")  # fmt: skip
-    interval, p = done.interval, done.p_value
+def _say_result(tuning: Tuning) -> None:
+    """Say what was selected, and whether it helps on held-out folds."""
+    parameters = listed(dict(tuning.parameters))
+    say(f"selected (*): {parameters}, {tuning.measure} {tuning.mean(tuning.chosen):.4f}; "
+        f"default (d): {tuning.mean(tuning.default):.4f}")  # fmt: skip
+    interval, p = tuning.interval, tuning.p_value
     around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""
-    tested = f", paired t-test p = {p:.4f}" if p is not None else ""
-    say(f"on held-out folds the choice gains {done.gain:+.4f}{around}{tested}")
-    if done.within_noise():
-        say("warning: that is within noise; the defaults may do as well")
+    test = f", paired t-test p = {p:.4f}" if p is not None else ""
+    say(f"difference on held-out folds: {tuning.gain:+.4f}{around}{test}")
+    if tuning.within_noise():
+        say("warning: not significant; the defaults may be as good")
 
 
 def _check_plot(path: Path, force: bool) -> None:
@@ -129,15 +148,21 @@ def _check_plot(path: Path, force: bool) -> None:
         raise OutputError(f"there is no folder {path.parent}", hint="make it first")
 
 
-def _plot(done: Tuning, path: Path, force: bool) -> None:
+def _plot(tuning: Tuning, path: Path, force: bool) -> None:
     from tamis.durable import new_file
     from tamis.search.heatmap import heatmap
 
-    rows, columns, means = done.surface()
-    title = f"{done.measure}, mean over {done.values.shape[1]:,} judged queries"
-    across = list(done.grid)[-1]
+    rows, columns, means = tuning.surface()
+    title = f"{tuning.measure}, mean over {tuning.values.shape[1]:,} judged queries"
+    across = list(tuning.grid)[-1]
     picture = heatmap(
-        rows, columns, means, title=title, across=across, chosen=done.chosen, default=done.default
+        rows,
+        columns,
+        means,
+        title=title,
+        across=across,
+        chosen=tuning.chosen,
+        default=tuning.default,
     )
     with new_file(path, force=force) as part:
         part.write_text(picture, "utf-8")

@@ -184,7 +184,12 @@ def _open_collection(request: FitRequest) -> tuple[Collection, Analyzer | str]:
     folder = Path(request.collection)
     manifest = read_manifest(folder) if folder.is_dir() else None
     if manifest is None or manifest["kind"] not in (KIND, INDEX_KIND):
-        collection = open_collection(request.collection, on_error=request.on_error)
+        collection = open_collection(
+            request.collection,
+            format=request.format,
+            columns=request.columns,
+            on_error=request.on_error,
+        )
         return _with_objects(collection, request), "english"
     if manifest["kind"] == KIND:
         sieve = load_sieve(folder)

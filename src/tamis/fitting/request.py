@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
+from tamis.collection._records import Columns
 from tamis.collection.base import Collection, OnError
 from tamis.types import Qrels, Queries, Run
 
@@ -43,6 +44,8 @@ class FitRequest:
     """Whether to measure what fewer judgements give."""
     seed: int = 0
     threads: int | None = None
+    format: str | None = None
+    columns: Columns = field(default_factory=Columns)
     on_error: OnError = "raise"
     command: str = ""
 
@@ -63,12 +66,13 @@ class FitRequest:
         settings = {
             name: getattr(self, name)
             for name in ("base", "measure", "teacher", "word_vectors", "depth", "learning_curve",
-                         "seed", "on_error")
+                         "seed", "format", "on_error")
         }  # fmt: skip
         paths = [*named.values(), self.base, self.teacher, self.word_vectors]
         return {
             **settings,
             **named,
+            "columns": asdict(self.columns),
             "out": str(self.out),
             "layout": SIEVE_LAYOUT,
             "files": [row for path in paths if path for row in file_rows(Path(path))],

@@ -128,7 +128,7 @@ def searchable(inputs: LabelInputs) -> Index:
     if inputs.index is None:
         raise InputError(
             f"{inputs.name} is no index, so nothing can be searched",
-            hint="tamis index, then --index INDEX; or search first, then --run RUN",
+            hint="tamis index, then --index INDEX; or search first, then --candidates RUN",
         )
     return inputs.index
 

@@ -104,7 +104,7 @@ def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
         return BiEncoder.open(folder, threads=threads, backend=backend)
     raise InputError(
         f"{folder} is a language model that does not say which two words to compare",
-        hint=_adopting(folder, "--words true false"),
+        hint=_adopting(folder, "--target-words true false"),
     )
 
 

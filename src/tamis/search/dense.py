@@ -146,7 +146,7 @@ def check_complete(index: Index) -> None:
         name = "all-MiniLM-L6-v2" if model is None else model.reference or model.name
         raise InputError(
             f"{missing:,} of {index.documents:,} documents in {index.path} have no vectors",
-            hint=f"encode them: {command('index', '-o', index.path, '--dense', name)}",
+            hint=f"encode them: {command('update', index.path, '--dense', name)}",
         )
 
 
@@ -163,5 +163,5 @@ def check_encoder(index: Index, encoder: Encoder) -> None:
         raise InputError(
             f"the vectors in {index.path} were made by another encoder, {vectors[0].model.name}",
             hint="search with that one, or encode again with the other: "
-            "tamis index with --dense and --force",
+            "tamis update with --dense and --encode-again",
         )

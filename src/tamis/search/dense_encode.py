@@ -81,7 +81,7 @@ def make_job(
 def _other(recorded: str, given: str) -> InputError:
     return InputError(
         f"the vectors there are were made with {recorded}, not {given}",
-        hint="encode with the same, or encode all documents again with --force",
+        hint="encode with the same, or encode all documents again with --encode-again (force=True)",
     )
 
 

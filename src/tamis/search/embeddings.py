@@ -176,7 +176,7 @@ def open_vectors(folder: Path, name: str | None, digest: str | None) -> Vectors 
         model = found.model.reference or found.model.name
         raise DamagedError(
             f"{folder / name} holds other vectors",
-            hint=f"encode again: {command('index', '-o', folder, '--dense', model, '--force')}",
+            hint=f"encode again: {command('update', folder, '--dense', model, '--encode-again')}",
         )
     return found
 
