@@ -20,7 +20,7 @@ def test_the_demo_runs_with_words_alone(
     monkeypatch.chdir(tmp_path)
     assert run(["demo", "--quick"]) == 0
     out = capsys.readouterr().out
-    assert "for: how do I stop a loop early" in out and out.count("for: ") == 3
+    assert "query: how do I stop a loop early" in out and out.count("query: ") == 3
     assert "nDCG@10" in out and "BM25 *" in out
     assert "pip install 'tamis[neural,models]'" in out
     sieve = load_sieve("demo.sieve")

@@ -78,17 +78,20 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
 def test_encode_and_search(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "index", "docs.jsonl", "-o", "index", "--dense", "topics")
     assert "index: 3 vectors of 3 dimensions by topics\n" in told
-    assert "warning: 5 tokens of 2 documents cut at 8; --passages reads all of a document\n" in told
+    assert (
+        "warning: 5 tokens of 2 documents truncated at 8; --passages reads all of a document\n"
+        in told
+    )
     search = ["search", "index", "queries.tsv", "-o", "run.parquet", "--force", "--ranking"]
     told = said(capsys, *search, "dense")
-    assert "warning: 1 token of 1 query cut: longer than the model reads" in told
-    assert "2 queries searched with dense topics, 0 without a result" in told
+    assert "warning: 1 token of 1 query truncated: longer than the model accepts" in told
+    assert "2 queries searched with dense topics, 0 without results" in told
     found = read_run("run.parquet")
     assert list(found["q1"])[:2] == [("d1", 2.0), ("d3", 1.0)]
     assert found["q2"].extra["truncated_query_tokens"].tolist() == [1, 1, 1]
     told = said(capsys, *search, "hybrid", "--k1", "1.2", "--model", "topics")
     assert "1 token of 1 query cut" in told
-    assert "with 0.4 of bm25 k1=1.2 b=0.4 and 0.6 of dense topics" in told
+    assert "with 0.4 × bm25 k1=1.2 b=0.4 + 0.6 × dense topics" in told
     hits = json.loads(
         said(capsys, "search", "index", "fishing", "--ranking", "hybrid", "--json", "--top", "1")
     )
@@ -115,21 +118,21 @@ def test_passages(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_added_must_be_encoded(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "index", "docs.jsonl", "-o", "index", "--dense", "topics")
     Path("more.jsonl").write_text(json.dumps({"id": "d4", "text": "grain grain grain"}) + "\n")
-    said(capsys, "index", "more.jsonl", "--add", "-o", "index")
+    said(capsys, "update", "index", "more.jsonl")
     search = ["search", "index", "flour", "--ranking", "dense", "--json"]
     assert said(capsys, *search, code=1).splitlines() == [
         "error: 1 of 4 documents in index have no vectors",
-        "hint: encode them: tamis index -o index --dense topics",
+        "hint: encode them: tamis update index --dense topics",
     ]
     assert "warning: 1 documents have no vectors" in said(capsys, "info", "index")
-    assert "have no vectors" in said(capsys, "index", "--merge", "-o", "index", code=1)
-    said(capsys, "index", "-o", "index", "--dense", "topics", "--merge")
+    assert "have no vectors" in said(capsys, "update", "index", "--merge", code=1)
+    said(capsys, "update", "index", "--dense", "topics", "--merge")
     hits = json.loads(said(capsys, *search))["hits"]
     assert hits[0]["id"] == "d4"
     Path("more.jsonl").write_text(json.dumps({"id": "d5", "text": "grain " * 4}) + "\n")
-    said(capsys, "index", "more.jsonl", "--add", "-o", "index", "--dense", "topics")
+    said(capsys, "update", "index", "more.jsonl", "--dense", "topics")
     assert json.loads(said(capsys, *search))["hits"][0]["id"] == "d5"
-    said(capsys, "index", "-o", "index", "--drop-dense")
+    said(capsys, "update", "index", "--drop-dense")
     assert "have no vectors" in said(capsys, *search, code=1)
 
 
@@ -147,12 +150,12 @@ def test_another_model_is_refused(folder: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ("index -o index --passages whole --merge", "--passages is for --dense"),
-        ("index docs.jsonl -o index --drop-dense", "added with --add"),
-        ("index -o index --add --dense topics", "name a collection"),
+        ("update index --passages whole --merge", "for --dense"),
+        ("update index", "nothing to change"),
+        ("index docs.jsonl -o other --passages whole", "--passages is for --dense"),
         ("search index x --model topics", "--model is for --ranking dense or hybrid"),
-        ("search index x --ranking dense --k1 1", "--k1 is not for --ranking dense"),
-        ("search index x --ranking dense --rm3", "--rm3 is not for --ranking dense"),
+        ("search index x --ranking dense --k1 1", "not for --ranking dense"),
+        ("search index x --ranking dense --rm3", "not for --ranking dense"),
     ],
 )
 def test_misuse(
@@ -180,12 +183,12 @@ def test_interrupted(
 
     said(capsys, "index", "docs.jsonl", "-o", "index")
     monkeypatch.setattr(Topics, "encode_with_truncation", stop)
-    kept = "interrupted: what was encoded is kept, and goes on with: tamis index -o"
-    again = ["index", "-o", "index", "--dense", "topics", "--passages", "whole"]
-    told = said(capsys, *again, code=130)
-    assert told == f"{kept} index --dense topics --passages whole\n"
-    told = said(capsys, "index", "docs.jsonl", "-o", "new", "--dense", "topics", code=130)
-    assert told == f"{kept} new --dense topics\n"
+    again = ["update", "index", "--dense", "topics", "--passages", "whole"]
+    message = said(capsys, *again, code=130)
+    assert message.startswith("interrupted: ")
+    assert message.endswith(": tamis update index --dense topics --passages whole\n")
+    message = said(capsys, "index", "docs.jsonl", "-o", "new", "--dense", "topics", code=130)
+    assert message.endswith(": tamis update new --dense topics\n")
 
 
 @pytest.fixture

@@ -78,7 +78,9 @@ def pairs(path: str = "tools-judged") -> dict[str, dict[str, int]]:
 def test_answers_by_lines(index: Path, judge: Any) -> None:
     said = judge(index, "log.txt", lines="y")
     assert "nothing is found for 1 query, left out" in said.words
-    assert "to judge: 4 documents for 2 queries; every answer goes to tools-judged" in said.words
+    assert (
+        "to judge: 4 documents for 2 queries; every answer is saved in tools-judged" in said.words
+    )
     assert len(said.screens) == 2
     assert said.screens[0].startswith("1 of 2, document 1 of 2, about 1 min left\n")
     assert "before this: relevant" in said.screens[1]
@@ -95,7 +97,7 @@ def test_grades_skip_undo_and_keys_that_are_none(index: Path, judge: Any) -> Non
     assert notes[1:6] == [
         "before this: perfectly relevant",
         "before this: not relevant",
-        "that is none of the keys",
+        "unknown key: use y, 2, n, s, u, m or q",
         "taken back: judge this one again",
         "taken back: judge this one again",
     ]
@@ -119,7 +121,7 @@ def test_after_the_last_document_its_answer_can_be_taken_back(index: Path, judge
     assert "all that was pooled is judged" in said.words
     assert sorted(g for grades in pairs().values() for g in grades.values()) == [0, 1, 1, 1]
     again = judge(index, "log.txt", lines="")
-    assert "has 4 judgements: kept and extended, nothing is asked twice" in again.words
+    assert "has 4 judgements: extended" in again.words
     assert not again.screens
 
 
@@ -133,7 +135,7 @@ def test_it_goes_on_with_the_same_pool(index: Path, judge: Any) -> None:
 def test_judgements_of_other_queries_stay(index: Path, judge: Any) -> None:
     write_judged([Query("q9", "nets")], Qrels.from_dict({"q9": {"d1": 1}}), Path("mine"), "judged")
     said = judge(index, "log.txt", "-o", "mine", lines="n")
-    assert "mine has 1 judgement: kept and extended" in said.words
+    assert "mine has 1 judgement: extended" in said.words
     assert pairs("mine")["q9"] == {"d1": 1}
     assert len(pairs("mine")) == 2
 
@@ -282,7 +284,7 @@ def test_single_keys_in_a_terminal(terminal: Terminal) -> None:
     assert "\x1b[2J" in screen
     assert "document 2 of 2" in screen
     assert sum(map(len, pairs().values())) == 1  # on disk while the next is asked
-    terminal.press(b"\x1b[A", "none of the keys")  # an arrow
+    terminal.press(b"\x1b[A", "unknown key")  # an arrow
     terminal.press(b"n2", "before this: perfectly")  # typed ahead
     terminal.press(b"u", "taken back")
     terminal.press(b"\x04", "2 judgements (2 new)")  # Ctrl-D
@@ -310,7 +312,7 @@ def test_killed_it_goes_on_where_it_was(terminal: Terminal, index: Path, judge: 
     terminal.job.kill()
     terminal.job.wait()
     said = judge(index, "log.txt", lines="nnn")
-    assert "has 1 judgement: kept and extended" in said.words
+    assert "has 1 judgement: extended" in said.words
     assert sorted(g for grades in pairs().values() for g in grades.values()) == [0, 0, 0, 1]
 
 

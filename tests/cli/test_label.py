@@ -92,7 +92,7 @@ def test_gold(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["collection"] == "docs"
     assert facts["first stage"] == "bm25 k1=0.9 b=0.4 of index"
     assert facts["split"] == "train"
-    assert found.facts == facts
+    assert found.facts.items() < facts.items()
 
 
 def test_gold_of_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,7 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["info", "out.parquet"]) == 0
     out, err = capsys.readouterr()
     assert "positive 2, pool 5" in out
-    assert "note: for likely-false negatives give scores" in err
+    assert "give --candidates RUN" in err
     assert run(["info", "out.parquet", "-c", "docs", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["characters"]["positive"]["least"] > 50
@@ -280,7 +280,16 @@ def test_queries_that_repeat_a_test_query_are_left_out(
 def test_titles_that_repeat_a_test_query_are_not_made_queries(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["pseudo", "-c", "docs", "--index", "index", "--from-documents", "--query-source", "title"]
+    command = [
+        "pseudo",
+        "-c",
+        "docs",
+        "--index",
+        "index",
+        "--from-documents",
+        "--query-source",
+        "title",
+    ]
     origins = []
     for test_query in ("flour sacks", "Flour mill?"):
         asked = [{"_id": n, "text": x} for n, x in {**QUERIES, "q5": test_query}.items()]
@@ -301,7 +310,8 @@ def test_what_is_missing_is_named(folder: Path, capsys: pytest.CaptureFixture[st
     said = fails(capsys, "label", "gold", "-c", "docs", "--index", "index", "--split", "x", *out)
     assert "no judgements of a split 'x'" in said
     Path("run.trec").write_text("q9 Q0 tamis 1 1 x\n")
-    said = fails(capsys, "label", "pseudo", "-c", "docs", "--split", "train", "--candidates", "run.trec",
+    said = fails(capsys, "label", "pseudo", "-c", "docs", "--split", "train",
+                 "--candidates", "run.trec",
                  *out)  # fmt: skip
     assert "none of the 3 queries" in said
     Path("qrels.txt").write_text("q1 0 gone 1\n")

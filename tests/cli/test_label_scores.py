@@ -107,13 +107,15 @@ def test_weak_with_bm25(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     capsys.readouterr()
     made = label("weak", "-c", "docs", "--index", "index", "--split", "train", "--json")
     facts = json.loads(capsys.readouterr().out)
-    assert facts == made.facts
+    assert made.facts.items() < facts.items()
     assert facts["scorer"] == "lexical k1=1.2 b=0.75"
     assert facts["first stage"] == "bm25 k1=0.9 b=0.4 of index"
     assert (facts["collection"], facts["split"]) == ("docs", "train")
     assert list(made.queries.ids) == ["q1", "q2"]
     assert made.value.max() == 5
-    by_run = label("weak", "-c", "index", "--candidates", "run.trec", "--queries", "docs/queries.jsonl")
+    by_run = label(
+        "weak", "-c", "index", "--candidates", "run.trec", "--queries", "docs/queries.jsonl"
+    )
     assert len(by_run) == 16
     assert by_run.facts["first stage"] == "run.trec"
     for group in range(4):
@@ -125,7 +127,7 @@ VERBS = {
     "gold": ["--split", "train"],
     "pseudo": ["--split", "train"],
     "weak": ["--split", "train"],
-    "teacher": ["--split", "train", "--model", "model", "--threads", "1"],
+    "teacher": ["--split", "train", "--teacher", "model", "--threads", "1"],
     "transfer": ["--split", "train", "--method", "doc-labelled", *SENTENCES],
 }
 
@@ -141,7 +143,9 @@ def test_candidates_are_searched_by_the_ranking_that_the_examples_name(
     assert usual == (by_ql if verb == "transfer" else by_bm25)
     assert label(*command, "--ranking", "ql").facts["first stage"] == by_ql
     assert label(*command, "--ranking", "bm25").facts["first stage"] == by_bm25
-    both = says(capsys, *command, "--candidates", "run.trec", "--ranking", "ql", "-o", "x.parquet", code=2)
+    both = says(
+        capsys, *command, "--candidates", "run.trec", "--ranking", "ql", "-o", "x.parquet", code=2
+    )
     assert "--candidates" in both and not Path("x.parquet").exists()
 
 
@@ -179,7 +183,7 @@ def test_weak_with_alignment(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_teacher_of_a_folder(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = label("teacher", "-c", "docs", "--candidates", "run.trec", "--split", "train",
-                 "--model", "model", "--depth", "2", "--threads", "1")  # fmt: skip
+                 "--teacher", "model", "--depth", "2", "--threads", "1")  # fmt: skip
     scorer = open_ranker("model").scorer
     expected = [
         *score_texts(scorer, "drum sieve", [DOCS["d1"], DOCS["d2"]]),
@@ -200,7 +204,17 @@ def test_teacher_of_a_service(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asking = ["teacher", "-c", "docs", "--candidates", "run.trec", "--split", "dev", "--model", service]
+    asking = [
+        "teacher",
+        "-c",
+        "docs",
+        "--candidates",
+        "run.trec",
+        "--split",
+        "dev",
+        "--teacher",
+        service,
+    ]
     assert "key" in says(capsys, *asking, "-o", "x.parquet")
     named = [*asking, "--key-variable", "SERVICE_KEY", "--service-model", "strong"]
     assert "no variable SERVICE_KEY" in says(capsys, *named, "-o", "x.parquet")
@@ -244,7 +258,8 @@ def test_a_threshold_is_chosen_and_recorded(
     Path("own.tsv").write_text(f"q1 0 d{best + 1} 1\n")
     assert run(["label", "gold", "-c", "docs", "--candidates", "run.trec", "--qrels", "own.tsv",
                 "--split", "train", "-o", "gold.parquet"]) == 0  # fmt: skip
-    arguments = ["transfer", "-c", "docs", "--candidates", "run.trec", "--split", "dev", "--teacher",
+    arguments = ["transfer", "-c", "docs", "--candidates", "run.trec", "--split", "dev",
+                 "--teacher",
                  "model", "--keep-best", *SENTENCES]  # fmt: skip
     made = label(*arguments, "--calibrate", "gold.parquet")
     threshold = made.facts["threshold"]
@@ -348,7 +363,7 @@ def test_interrupted_it_goes_on(
     model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["label", "teacher", "-c", "docs", "--candidates", "run.trec", "--split", "train",
-                 "--model", "model", "-o", "out.parquet"]  # fmt: skip
+                 "--teacher", "model", "-o", "out.parquet"]  # fmt: skip
     monkeypatch.setattr(passage_scores, "PAIRS", 2)
     score, calls = CrossEncoder.score, list[int]()
 
@@ -370,11 +385,21 @@ def test_interrupted_it_goes_on(
 
 
 def test_misuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    base = ["transfer", "-c", "docs", "--candidates", "run.trec", "--split", "train", "-o", "x.parquet"]
+    base = [
+        "transfer",
+        "-c",
+        "docs",
+        "--candidates",
+        "run.trec",
+        "--split",
+        "train",
+        "-o",
+        "x.parquet",
+    ]
     for options, problem in [
         ([], "needs a --teacher"),
         (["--method", "doc-labelled", "--teacher", "m"], "has no teacher"),
-        (["--teacher", "m", "--threshold", "1", "--calibrate", "e"], "two ways"),
+        (["--teacher", "m", "--threshold", "1", "--calibrate", "e"], "leave --threshold out"),
         (["--teacher", "m", "--calibrate-on", "c"], "goes with --calibrate"),
     ]:
         assert problem in says(capsys, *base, *options, code=2)

@@ -107,7 +107,7 @@ def test_an_interrupted_job_says_how_to_go_on(
 
         patch.setattr(CrossEncoder, "score", interrupted)
         assert run(arguments) == 130
-        said = "2 scores are kept in out.trec.scores: the same command goes on from there"
+        said = "2 scores are cached in out.trec.scores"
         assert said in capsys.readouterr().err
         assert not Path("out.trec").exists()
     assert run(arguments) == 0
@@ -168,8 +168,8 @@ def test_bert_3s(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tuning = ["--aggregate", "bert-3s", "--tune", "qrels.txt", "-m", "RR@10", "--json"]
     assert run([*arguments, "-o", "tuned.trec", *tuning]) == 0
     said = capsys.readouterr()
-    assert "chosen: bert-3s:" in said.err
-    assert "test on others" in said.err
+    assert "selected: bert-3s:" in said.err
+    assert "tuned on" in said.err
     chosen = json.loads(said.out)["how"]["aggregate"]
     assert json.loads(said.out)["how"]["passages"] == "sentences:1:1"
     assert run([*arguments, "-o", "applied.trec", "--aggregate", chosen]) == 0
@@ -293,7 +293,7 @@ def test_a_run_says_how_it_was_made(folder: Path, capsys: pytest.CaptureFixture[
         (["--model", "model", "-o", "out", "--aggregate", "bert-3s"], 2, "--tune QRELS"),
         (["--model", "model", "-o", "out", "--tune", "qrels.txt"], 2, "go together"),
         (["--model", "model", "-o", "out", "--passages", "pages"], 1, "not a way to split"),
-        (["--model", "model", "-o", "out", "--fusion-weight", "2"], 2, "interpolate"),
+        (["--model", "model", "-o", "out", "--fusion-weight", "2"], 2, "--fusion-weight"),
         (["--model", "model", "-o", "-", "--json"], 2, "--json prints on stdout"),
         (["--model", "model", "-o", "out", "--cache", "qrels.txt"], 1, "not a file of scores"),
         (["--model", "model", "-o", "out", "--cache", "x", "--no-cache"], 2, "--cache goes"),

@@ -56,7 +56,7 @@ def test_a_model_is_trained_told_about_and_used(
     assert run([*TRAIN, *SHORT]) == 0
     printed = capsys.readouterr()
     assert "2 steps (26 units, 1 epoch)" in printed.err
-    assert "RR on queries held out" in printed.out
+    assert "validation" in printed.out
     assert run(["info", "model"]) == 0
     assert "monobert-pairwise" in capsys.readouterr().out
     assert run(["search", "index", "collection/queries.jsonl", "-o", "bm25.trec"]) == 0
@@ -71,7 +71,7 @@ def test_time_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run([*TRAIN, *SHORT, "--max-time", "10m", "--json", "--no-validation"]) == 0
     printed = capsys.readouterr()
     found = json.loads(printed.out)
-    assert found["steps"] == {"taken": 2, "kept after": 2}
+    assert found["steps"] == {"run": 2, "selected": 2}
     assert "nothing is held out" in printed.err
 
 

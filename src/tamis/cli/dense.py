@@ -110,7 +110,7 @@ def encode(
     if tokens:
         documents = counted(sum(each["truncated_documents"] for each in facts), "document")
         say(
-            f"warning: {counted(tokens, 'token')} of {documents} cut at "
+            f"warning: {counted(tokens, 'token')} of {documents} truncated at "
             f"{for_documents(encoder).max_length}; "
             "--passages reads all of a document"
         )
@@ -184,4 +184,4 @@ def _say_truncated(run: Run) -> None:
             counted(int(truncated_tokens.sum()), "token"),
             counted(int((truncated_tokens > 0).sum()), "query"),
         )
-        say(f"warning: {tokens} of {queries} cut: longer than the model reads")
+        say(f"warning: {tokens} of {queries} truncated: longer than the model accepts")

@@ -150,7 +150,7 @@ def _check_kind(folder: Path, options: dict[str, Any]) -> None:
     for name, option_kind in KIND_OF_OPTION.items():
         if options[name] is not None and kind != option_kind:
             option = "target-words" if name == "words" else name
-            raise typer.BadParameter(f"--{option} is for a {option_kind}; {folder} is a {kind}")
+            raise typer.BadParameter(f"--{option} is for {option_kind}; {folder} is a {kind}")
 
 
 def _word(text: str) -> str | int:

@@ -97,7 +97,7 @@ def tune(
         say("not saved: worse than the default on held-out folds")
     elif save:
         opened.record_tuned(tuning.record(), str(start.ranking.spec()["ranking"]))
-        say(f"saved: tamis search {folder} uses it by default")
+        say(f"saved in {folder}: search uses it by default")
 
 
 def _surface(tuning: Tuning) -> RenderableType:
