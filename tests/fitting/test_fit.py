@@ -341,7 +341,7 @@ def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
     assert plan.has("hybrid") and not plan.has("fine_tuned")
     (only,) = rounds(700, plan)
     assert len(only.held_out) == 600 and not len(only.train)
-    plan = make_plan(replace(sizes, documents=200_000, judged=400, log=0), 0.03, 1_800)
+    plan = make_plan(replace(sizes, num_documents=200_000, judged=400, log=0), 0.03, 1_800)
     assert not plan.has("hybrid") and not plan.has("fine_tuned") and plan.folds == 0
     (only,) = rounds(400, plan)
     assert len(only.held_out) == plan.selection_queries > 300 and plan.seconds <= 1_800
@@ -1130,7 +1130,7 @@ def test_a_sieve_is_fitted_again_with_judgements_that_bring_their_queries(tmp_pa
         options = {"qrels": {"mytest": str(tmp_path / "judged")}}
         _, again = fit(request(tmp_path / name, tmp_path / f"{name[-1]}2", None, **options))
         assert again is not None and again.manifest["verified"] is True
-        assert again.index.documents == first.index.documents
+        assert again.index.num_documents == first.index.num_documents
 
 
 def test_copies_of_test_queries_are_not_learnt_from() -> None:

@@ -63,10 +63,10 @@ class QueryLikelihood(Retriever):
     key, name, description = "ql", "query likelihood", "search by query likelihood"
 
     def is_possible(self, data: DataSizes) -> bool:
-        return data.documents > 1
+        return data.num_documents > 1
 
     def seconds(self, budget: Budget) -> float:
-        return budget.data.documents / 5_000
+        return budget.data.num_documents / 5_000
 
     def prepare(self, fit: FitInputs) -> Spec:
         return default_source(fit.index, "ql", rm3=False).spec()

@@ -148,7 +148,7 @@ def test_what_is_answered_is_written_line_by_line(tmp_path: Path) -> None:
         assert (judging.left, judging.given, judging.skipped, judging.partly()) == (1, 2, 1, 2)
         place = judging.place()
         assert place is not None
-        assert (place.query, place.queries, place.document, place.documents) == (2, 2, 2, 2)
+        assert (place.query, place.num_queries, place.document, place.num_documents) == (2, 2, 2, 2)
         judging.answer(1)
         assert judging.current is None
         assert judging.place() is None

@@ -333,7 +333,7 @@ def test_a_merge_keeps_vectors_and_encodes_nothing(tmp_path: Path) -> None:
         after["q0"].extra["truncated_tokens"].tolist()
         == before["q0"].extra["truncated_tokens"].tolist()
     )
-    assert index.snapshot.encoded[0].facts["rows"] == index.documents == 53
+    assert index.snapshot.encoded[0].facts["rows"] == index.num_documents == 53
     verify(index.path)
     index.add([Document("z", "1 1")])
     index.encode(encoder)
@@ -747,5 +747,5 @@ def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
         with pytest.raises(KeyboardInterrupt):
             Work(tmp_path / "work", header, probe)
     again = Work(tmp_path / "work", header, probe)
-    assert (again.documents, again.rows) == (6, 6)
+    assert (again.num_documents, again.rows) == (6, 6)
     assert (tmp_path / "work" / JOURNAL).read_text().count("\n") == 2

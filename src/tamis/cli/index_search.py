@@ -149,10 +149,10 @@ def index(
     _compile_kernels(made)
     if opened is not None:
         say_faults(opened.faults)
-    empty = made.documents_without_terms
+    empty = made.num_documents_without_terms
     without = f" ({empty:,} without a term)" if empty else ""
     say(
-        f"{output}: {counted(made.documents, 'document')}{without}, "
+        f"{output}: {counted(made.num_documents, 'document')}{without}, "
         f"{counted(made.total_terms, 'term')} ({made.distinct_terms:,} distinct), "
         f"{counted(len(made.snapshot.segments), 'segment')}"
     )

@@ -305,7 +305,7 @@ def _place(judging: Judging) -> Text:
     minutes = max(1, round(judging.seconds_left() / 60))
     time = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
     return Text(
-        f"query {at.query} of {at.queries}, document {at.document} of {at.documents}, "
+        f"query {at.query} of {at.num_queries}, document {at.document} of {at.num_documents}, "
         f"about {time} left",
         "dim",
     )

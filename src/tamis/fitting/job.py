@@ -156,7 +156,7 @@ def open_inputs(request: FitRequest, work: Workspace) -> FitInputs:
         for warning in collection.faults.notes():
             _log.warning("%s", warning)
     index = Index.open(path)
-    if not index.documents:
+    if not index.num_documents:
         raise InputError(
             f"{request.name} has no documents", hint="give one at least; is the path right?"
         )
@@ -273,7 +273,7 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         query_seconds = measured_pace(scorer, PACE_QUERY, queries) if queries else pace
     words = average_words(inputs.index)
     sizes = DataSizes(
-        documents=inputs.index.documents,
+        num_documents=inputs.index.num_documents,
         judged=len(splits.train),
         test=len(splits.test),
         log=len(splits.log),

@@ -296,7 +296,7 @@ def _rows(qrels: Qrels, query: NDArray[np.int64], kept: NDArray[np.bool_]) -> Qr
 
 def average_words(index: Index) -> float:
     """How many words a document has on average, stop words aside."""
-    return index.total_terms / max(1, index.documents)
+    return index.total_terms / max(1, index.num_documents)
 
 
 def passages_for(index: Index) -> str:

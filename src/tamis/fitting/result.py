@@ -314,8 +314,8 @@ def verification(splits: QuerySplits, selected: Selected) -> tuple[bool, str]:
 
 def data_facts(fit: FitInputs) -> dict[str, Any]:
     """What there is to train and to test on."""
-    documents: dict[str, Any] = {"documents": fit.index.documents}
-    if empty := fit.index.documents_without_terms:
+    documents: dict[str, Any] = {"documents": fit.index.num_documents}
+    if empty := fit.index.num_documents_without_terms:
         documents["documents_without_terms"] = empty
     if left_out := fit.collection.faults.left_out:
         documents["files_left_out"] = dict(left_out)

@@ -269,9 +269,8 @@ class Sieve:
     def __repr__(self) -> str:
         verified = "verified" if self.verified else "not verified"
         selected = self.manifest["selected"]
-        return (
-            f"<Sieve {self.path.name}: {self.index.documents:,} documents, {selected}, {verified}>"
-        )
+        documents = f"{self.index.num_documents:,} documents"
+        return f"<Sieve {self.path.name}: {documents}, {selected}, {verified}>"
 
 
 @contextmanager

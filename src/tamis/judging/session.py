@@ -31,9 +31,9 @@ class Place:
     """Which query and which of its documents is asked, counted from 1, and of how many."""
 
     query: int
-    queries: int
+    num_queries: int
     document: int
-    documents: int
+    num_documents: int
 
 
 class Judging:

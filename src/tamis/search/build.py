@@ -72,7 +72,7 @@ class Counter:
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._bulk = analyzer.bulk()
-        self.documents = self.with_terms = self.total = self.postings = self.pairs = 0
+        self.num_documents = self.with_terms = self.total = self.postings = self.pairs = 0
         self._seen = np.zeros(1 << 12, np.int64)
         self._direct = np.full((COMMON, 256), -1, np.int32)
         self._frequencies, self._lengths = np.zeros((2, PAIRS), np.int32)
@@ -86,11 +86,11 @@ class Counter:
         sizes = np.empty(len(found.offsets) - 1, np.int32)
         pair_table = (self._direct, self._frequencies, self._lengths, self.pairs)
         count, total, self.pairs = count_terms(
-            found.words, found.offsets, self._bulk.term_of, self.documents,
+            found.words, found.offsets, self._bulk.term_of, self.num_documents,
             self._seen, *pair_table, terms, codes, sizes,
         )  # fmt: skip
         self._parts.append((terms[:count].copy(), codes[:count].copy(), sizes))
-        self.documents += len(sizes)
+        self.num_documents += len(sizes)
         self.with_terms += int((sizes > 0).sum())
         self.total += total
         self.postings += count
@@ -251,7 +251,7 @@ def write_segment(
     number[store._rows_of(np.arange(len(store)))] = np.arange(len(store), dtype=np.int32)
     files.write("number", number)
     files.finish(
-        documents=counter.documents, with_terms=counter.with_terms, total_terms=counter.total
+        documents=counter.num_documents, with_terms=counter.with_terms, total_terms=counter.total
     )
 
 

@@ -145,7 +145,7 @@ def check_complete(index: Index) -> None:
     if missing:
         name = "all-MiniLM-L6-v2" if model is None else model.reference or model.name
         raise InputError(
-            f"{missing:,} of {index.documents:,} documents in {index.path} have no vectors",
+            f"{missing:,} of {index.num_documents:,} documents in {index.path} have no vectors",
             hint=f"encode them: {command('index', '-o', index.path, '--dense', name)}",
         )
 

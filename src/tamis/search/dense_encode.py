@@ -137,11 +137,11 @@ def remove_work(folder: Path) -> None:
 
 def _encode_segment(work: Work, segment: Segment, job: Job, progress: durable.Progress) -> None:
     live = segment.live()
-    progress.total = (progress.total or 0) - int(live[: work.documents].sum())
-    documents = islice(enumerate(segment.store), work.documents, None)
+    progress.total = (progress.total or 0) - int(live[: work.num_documents].sum())
+    documents = islice(enumerate(segment.store), work.num_documents, None)
     wanted = ((number, document) for number, document in documents if live[number])
     for block in _blocks(wanted, job):
-        work.append(block.documents, block.left_out, _encoded(block, job.encoder))
+        work.append(block.num_documents, block.left_out, _encoded(block, job.encoder))
         progress.advance(block.count)
     work.append(segment.size, 0, None)
 
@@ -150,7 +150,7 @@ def _encode_segment(work: Work, segment: Segment, job: Job, progress: durable.Pr
 class _Block:
     """Texts of the documents up to a number, with the document and the passage of each."""
 
-    documents: int
+    num_documents: int
     count: int
     left_out: int
     texts: list[str]

@@ -18,11 +18,15 @@ def describe_index(path: Path) -> Facts:
     segments = index.snapshot.segments
     facts: dict[str, Any] = {
         "kind": "index",
-        "documents": index.documents,
-        **({"documents without a term": empty} if (empty := index.documents_without_terms) else {}),
+        "documents": index.num_documents,
+        **(
+            {"documents without a term": empty}
+            if (empty := index.num_documents_without_terms)
+            else {}
+        ),
         "terms": index.total_terms,
         "distinct terms": index.distinct_terms,
-        "terms per document": round(index.total_terms / max(index.documents, 1), 1),
+        "terms per document": round(index.total_terms / max(index.num_documents, 1), 1),
         "analyzer": f"{index.analyzer.name}, version {index.analyzer.version}",
         "segments": len(segments),
         "size in MB": round(_size(path) / 1e6, 1),

@@ -31,7 +31,7 @@ class Work:
     def __init__(self, folder: Path, header: Mapping[str, str], probe: Rows) -> None:
         """Go on in a folder with the same header and probe, or begin anew."""
         self.folder, self._header, self._probe = folder, dict(header), probe
-        self.documents = self.rows = self.left_out = 0
+        self.num_documents = self.rows = self.left_out = 0
         if self._is_ours():
             self._take_up()
         else:
@@ -66,7 +66,7 @@ class Work:
             if self._sum(self.rows, line["rows"]) != line["sum"]:
                 break
             lines.append(line)
-            self.documents, self.rows = line["documents"], line["rows"]
+            self.num_documents, self.rows = line["documents"], line["rows"]
             self.left_out = line["left_out"]
         for column in COLUMNS:
             with self._path(column).open("ab") as file:
@@ -85,9 +85,9 @@ class Work:
                     digest.update(file.read((end - start) * self._width(column)))
         return str(digest.hexdigest())
 
-    def append(self, documents: int, left_out: int, columns: Columns | None) -> None:
+    def append(self, num_documents: int, left_out: int, columns: Columns | None) -> None:
         """Keep the rows of one more block; all documents up to this number are done then."""
-        if documents == self.documents:
+        if num_documents == self.num_documents:
             return
         digest, rows = xxhash.xxh3_64(), 0
         for column, dtype in COLUMNS.items():
@@ -97,10 +97,10 @@ class Work:
                 rows = len(part)
                 with self._path(column).open("ab") as file:
                     file.write(part.data)
-        self.documents, self.rows = documents, self.rows + rows
+        self.num_documents, self.rows = num_documents, self.rows + rows
         self.left_out += left_out
         line = {
-            "documents": documents, "rows": self.rows, "left_out": self.left_out,
+            "documents": num_documents, "rows": self.rows, "left_out": self.left_out,
             "sum": digest.hexdigest(),
         }  # fmt: skip
         with (self.folder / JOURNAL).open("a", encoding="utf-8") as file:

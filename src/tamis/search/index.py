@@ -125,9 +125,9 @@ class Index:
         gone, before = Ids.of(ids), 0
         with durable.locked(self.path):
             commit = self._begin()
-            before = self.documents
+            before = self.num_documents
             self._end(without(self.path, commit, gone))
-        return before - self.documents
+        return before - self.num_documents
 
     def merge(self, memory: int = MEMORY) -> None:
         """Write what is left of all segments as few new ones: as if built anew."""
@@ -232,14 +232,14 @@ class Index:
             self._end(replace(commit, tuned=tuned))
 
     @property
-    def documents(self) -> int:
+    def num_documents(self) -> int:
         """How many documents there are."""
         return self.snapshot.total("documents")
 
     @property
-    def documents_without_terms(self) -> int:
+    def num_documents_without_terms(self) -> int:
         """How many documents have no term, such as empty ones: no word finds them."""
-        return self.documents - self.snapshot.total("with_terms")
+        return self.num_documents - self.snapshot.total("with_terms")
 
     @property
     def total_terms(self) -> int:
@@ -277,7 +277,7 @@ class Index:
         return self.snapshot.documents()
 
     def __len__(self) -> int:
-        return self.documents
+        return self.num_documents
 
     def __contains__(self, doc_id: object) -> bool:
         ids = self.snapshot.ids
@@ -285,7 +285,7 @@ class Index:
 
     def __repr__(self) -> str:
         segments = len(self.snapshot.segments)
-        return f"<Index {self.path}: {self.documents:,} documents in {segments} segments>"
+        return f"<Index {self.path}: {self.num_documents:,} documents in {segments} segments>"
 
 
 def _hit(document: Document, score: float) -> Hit:

@@ -32,10 +32,10 @@ def unordered(
 
 @jit
 def repeated(
-    offsets: NDArray[np.int64], doc: NDArray[np.int32], documents: int
+    offsets: NDArray[np.int64], doc: NDArray[np.int32], num_documents: int
 ) -> NDArray[np.int64]:
     """The rows whose document their query has listed before."""
-    seen = np.full(documents, -1, np.int32)
+    seen = np.full(num_documents, -1, np.int32)
     found = []
     for q in range(len(offsets) - 1):
         for i in range(offsets[q], offsets[q + 1]):

@@ -203,7 +203,7 @@ class TermStatistics(Protocol):
     """What a collection knows about its terms."""
 
     @property
-    def documents(self) -> int:
+    def num_documents(self) -> int:
         """How many documents there are."""
 
     @property

@@ -30,7 +30,7 @@ class BM25(Retriever):
 
     def plan(self, budget: Budget) -> None:
         """See `SystemKind.plan`."""
-        seconds = 2 + budget.data.documents / 5_000
+        seconds = 2 + budget.data.num_documents / 5_000
         budget.require(Step(self.key, self.name, self.description, seconds))
 
     def prepare(self, fit: FitInputs) -> Spec:

@@ -39,7 +39,7 @@ class HybridKind(Retriever):
     def seconds(self, budget: Budget) -> float:
         """See `SystemKind.seconds`."""
         data = budget.data
-        return 0.0 if data.encoded else data.documents * data.passages * budget.pace
+        return 0.0 if data.encoded else data.num_documents * data.passages * budget.pace
 
     def plan(self, budget: Budget) -> None:
         """See `SystemKind.plan`."""
