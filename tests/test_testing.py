@@ -131,7 +131,7 @@ class Changed(Stage):
 
 def columns(run: Run, **changes: object) -> Run:
     names = ("queries", "docs", "offsets", "doc", "score")
-    return Run.trusted(**{name: changes.get(name, getattr(run, name)) for name in names})  # type: ignore[arg-type]
+    return Run._unchecked(**{name: changes.get(name, getattr(run, name)) for name in names})  # type: ignore[arg-type]
 
 
 def turned(run: Run) -> Run:

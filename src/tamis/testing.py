@@ -201,7 +201,7 @@ def check_stage(stage: Stage, run: Run, openers: Openers = NO_OPENERS) -> None:
 
 
 def _copied(run: Run) -> Run:
-    return Run.trusted(
+    return Run._unchecked(
         run.queries,
         run.docs,
         run.offsets.copy(),

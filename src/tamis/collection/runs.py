@@ -107,7 +107,7 @@ def _read_trec(path: Path, faults: Faults) -> Run:
         keep[bad] = False
         offsets = np.concatenate([[0], np.cumsum(keep)])[offsets]
         doc, score = doc[keep], score[keep]
-    return Run.of_distinct(Queries(rows.queries), rows.docs, offsets, doc, score)
+    return Run._sorted_from_distinct(Queries(rows.queries), rows.docs, offsets, doc, score)
 
 
 def _too_large(path: Path, rows: Rows, row: int) -> LineError:

@@ -129,7 +129,9 @@ def _fuse(
     query, doc = np.divmod(key, max(len(docs), 1))
     score = np.bincount(row, np.concatenate(values), len(key)) + floor[query]
     offsets = np.searchsorted(query, np.arange(len(queries) + 1))
-    return Run.of_distinct(queries, docs, offsets, doc.astype(np.int32), score.astype(np.float32))
+    return Run._sorted_from_distinct(
+        queries, docs, offsets, doc.astype(np.int32), score.astype(np.float32)
+    )
 
 
 def docs_of(run: Run, docs: Ids) -> NDArray[np.int32]:

@@ -132,7 +132,7 @@ class Rerank(Stage):
         )
         extra = dict(placed.extra)
         row = extra.pop("row")
-        after = Run.trusted(
+        after = Run._unchecked(
             placed.queries, placed.docs, placed.offsets, placed.doc, placed.score, extra
         )
         return Reranked(after, run, row, found, self, seconds)

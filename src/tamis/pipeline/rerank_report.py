@@ -146,7 +146,9 @@ class Reranked:
 def _part(run: Run, rows: NDArray[np.bool_]) -> Run:
     """Some rows of a run."""
     counted = np.concatenate([[0], np.cumsum(rows)])
-    return Run.trusted(run.queries, run.docs, counted[run.offsets], run.doc[rows], run.score[rows])
+    return Run._unchecked(
+        run.queries, run.docs, counted[run.offsets], run.doc[rows], run.score[rows]
+    )
 
 
 def _spread(values: NDArray[Any]) -> dict[str, float]:

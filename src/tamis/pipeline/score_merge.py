@@ -48,8 +48,8 @@ def interpolated(
     before = run.score if fuse_with_column is None else run.extra[fuse_with_column]
     counted = np.concatenate([[0], np.cumsum(scored)])
     offsets, doc = counted[run.offsets], run.doc[scored]
-    old = Run.of_distinct(run.queries, run.docs, offsets, doc, before[scored])
-    new = Run.of_distinct(run.queries, run.docs, offsets, doc, score[scored])
+    old = Run._sorted_from_distinct(run.queries, run.docs, offsets, doc, before[scored])
+    new = Run._sorted_from_distinct(run.queries, run.docs, offsets, doc, score[scored])
     both = weighted_sum([old, new], [1 - weight, weight], "minmax")
     query = np.repeat(np.arange(len(run)), np.diff(offsets))
     mixed = np.empty(len(doc), np.float32)

@@ -64,7 +64,7 @@ class DenseSource(Source):
         counts = np.zeros(len(queries) + 1, np.int64)
         counts[1 + asked] = hits.counts
         extra = _columns(hits, any(vectors.by_passage for vectors in snapshot.encoded))
-        return Run.trusted(queries, snapshot.ids, np.cumsum(counts), hits.doc, hits.score, extra)
+        return Run._unchecked(queries, snapshot.ids, np.cumsum(counts), hits.doc, hits.score, extra)
 
     def _encoded(
         self, queries: Queries, asked: NDArray[np.int64]

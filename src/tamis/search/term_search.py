@@ -178,4 +178,4 @@ def as_run(
     queries: Queries, snapshot: Snapshot, columns: tuple[Longs, Ints, NDArray[np.float32]]
 ) -> Run:
     """The columns as a run: they stand in the house order already."""
-    return Run.trusted(queries, snapshot.ids, *columns)
+    return Run._unchecked(queries, snapshot.ids, *columns)

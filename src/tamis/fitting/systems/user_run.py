@@ -60,7 +60,7 @@ class UserRun(Retriever):
         name = given if isinstance(given, str) else "the run"
         run = open_user_run(given, fit.splits.queries)
         # other columns were computed by another retriever
-        run = Run.trusted(run.queries, run.docs, run.offsets, run.doc, run.score)
+        run = Run._unchecked(run.queries, run.docs, run.offsets, run.doc, run.score)
         known = np.append(snapshot.places[0], -1)[run.docs.positions_in(snapshot.ids)][run.doc] >= 0
         if not known.any():
             raise InputError(
