@@ -169,7 +169,7 @@ def index_with_vectors(collection: str, work: Path, data: Path, base: Path) -> P
     if made is None:
         source = open_collection(data / collection, on_error="skip")
         made = Index.build(source.documents, path)
-    if not made.snapshot.encoded:
+    if not made.snapshot.embeddings:
         encoder: Any = open_ranker(base).scorer
         made.encode(encoder, passages=passages_for(made))
     return path

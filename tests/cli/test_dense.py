@@ -16,7 +16,7 @@ from tamis.cli import dense
 from tamis.cli.app import run
 from tamis.models import import_model, open_scorer
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.search import VectorModel
+from tamis.search import EmbeddingModel
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
 
@@ -61,7 +61,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("queries.tsv").write_text(
         "q1\tsieves\nq2\tflour flour flour and fish one two three four\n"
     )
-    known = {"topics": VectorModel("topics", "ab" * 32, "topics"), "other": VectorModel("o", "cd")}
+    known = {
+        "topics": EmbeddingModel("topics", "ab" * 32, "topics"),
+        "other": EmbeddingModel("o", "cd"),
+    }
     Path("model.safetensors").touch()
     monkeypatch.setattr(dense, "find_model", lambda name: (tmp_path, known[name]))
     monkeypatch.setattr(BiEncoder, "open", lambda *_, **__: Topics())
@@ -118,11 +121,11 @@ def test_what_is_added_must_be_encoded(folder: Path, capsys: pytest.CaptureFixtu
     said(capsys, "index", "more.jsonl", "--add", "-o", "index")
     search = ["search", "index", "flour", "--ranking", "dense", "--json"]
     assert said(capsys, *search, code=1).splitlines() == [
-        "error: 1 of 4 documents in index have no vectors",
+        "error: 1 of 4 documents in index have no embeddings",
         "hint: encode them: tamis index -o index --dense topics",
     ]
-    assert "warning: 1 documents have no vectors" in said(capsys, "info", "index")
-    assert "have no vectors" in said(capsys, "index", "--merge", "-o", "index", code=1)
+    assert "warning: 1 documents have no embeddings" in said(capsys, "info", "index")
+    assert "have no embeddings" in said(capsys, "index", "--merge", "-o", "index", code=1)
     said(capsys, "index", "-o", "index", "--dense", "topics", "--merge")
     hits = json.loads(said(capsys, *search))["hits"]
     assert hits[0]["id"] == "d4"
@@ -130,7 +133,7 @@ def test_what_is_added_must_be_encoded(folder: Path, capsys: pytest.CaptureFixtu
     said(capsys, "index", "more.jsonl", "--add", "-o", "index", "--dense", "topics")
     assert json.loads(said(capsys, *search))["hits"][0]["id"] == "d5"
     said(capsys, "index", "-o", "index", "--drop-dense")
-    assert "have no vectors" in said(capsys, *search, code=1)
+    assert "have no embeddings" in said(capsys, *search, code=1)
 
 
 def test_another_model_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

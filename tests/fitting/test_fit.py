@@ -40,7 +40,7 @@ from tamis.judging import sources_of
 from tamis.models import import_model
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.model_manifest import read_model_manifest, write_model_manifest
-from tamis.search.dense import vector_model
+from tamis.search.dense import embedding_model
 from tamis.search.tune import tune
 from tamis.training import trainer
 from tamis.types import Ids, Pairs, Qrels, Queries, Query, Run, Scores
@@ -278,7 +278,7 @@ def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> No
     assert sieve.queries is not None and len(sieve.queries) == 8
     assert sieve.search("drum net") and sieve.calibration is None
     assert sieve.source.spec()["source"] == "top", "nothing is scored that nobody looks at"
-    recorded = vector_model(sieve.index)
+    recorded = embedding_model(sieve.index)
     assert recorded is not None and recorded.reference == str(base.resolve()) and recorded.sha256
     pooled = [source.spec()["source"] for source in sources_of(sieve)]
     assert pooled == ["hybrid", "index", "dense"]

@@ -108,8 +108,8 @@ def test_it_learns_and_documents_keep_their_vectors(job: Job, base: Path) -> Non
     check_scorer(opened)
     note = open_model(job.out)
     assert note.documents == "documents"
-    assert dict(describe_model(note))["learnt to read"].startswith("queries")
-    assert "learnt to read" not in dict(describe_model(open_model(base)))
+    assert dict(describe_model(note))["trained_on"].startswith("queries")
+    assert "trained_on" not in dict(describe_model(open_model(base)))
 
 
 def test_stopped_and_gone_on_with_it_ends_the_same(
@@ -212,7 +212,7 @@ def test_stored_texts_are_those_that_were_encoded(
         Document("c", "A net. A fish, a drum and a sieve."),
     ]
     made, encoder = Index.build(documents, tmp_path / "some"), BiEncoder.open(base)
-    assert list(stored_texts(IndexLibrary(made), ["a"], encoder)) == []  # no vectors yet
+    assert list(stored_texts(IndexLibrary(made), ["a"], encoder)) == []  # no embeddings yet
     made.encode(encoder, passages=passages)
     made.add([Document("d", "Grain for a drum.")])
     made.encode(encoder)

@@ -141,7 +141,7 @@ def index(
         if opened is not None:
             made.add(opened.documents, bytes_)
         if drop_dense:
-            made.drop_vectors()
+            made.drop_embeddings()
     if encoder:
         encode(made, *encoder, passages, force)
     if merge:
@@ -231,8 +231,8 @@ def search(
         _search_all(sieve.source, queries, output, top, search_field, pass_on, on_error, force)
         return
     opened = Index.open(folder)
-    if opened.snapshot.damaged is not None:
-        say(f"warning: the vectors are damaged, words can be searched: {opened.snapshot.damaged}")
+    if opened.snapshot.damage is not None:
+        say(f"warning: the vectors are damaged, words can be searched: {opened.snapshot.damage}")
     asked = {"k1": k1, "b": b, "mu": mu, "terms": terms, "documents": documents, "weight": weight}
     given = {name: value for name, value in asked.items() if value is not None}
     by_words = None if ranking == "dense" or ranking == "hybrid" else ranking

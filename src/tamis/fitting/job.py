@@ -282,7 +282,7 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         base_kind=base.kind if base else "",
         teacher_seconds=_teacher_pace(inputs),
         word_vectors=request.word_vectors is not None,
-        encoded=bool(inputs.index.snapshot.encoded),
+        encoded=bool(inputs.index.snapshot.embeddings),
         learning_curve=request.learning_curve,
         user_run=request.user_run is not None,
         query_seconds=query_seconds,

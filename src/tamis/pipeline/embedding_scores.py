@@ -1,7 +1,7 @@
-"""Scores of a bi-encoder from the vectors that an index holds: only queries are run.
+"""Scores of a bi-encoder from the embeddings that an index holds: only queries are run.
 
 Where an index was encoded by the very model that re-ranks, and in the very passages, running it on
-the documents again would give the same vectors.
+the documents again would give the same embeddings.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tamis.pipeline.passage_scores import PassageScores, checked
 from tamis.search import Index
-from tamis.search.dense import documents_without_vectors
-from tamis.search.embeddings import CountingEncoder, Rows, Vectors, probe, same_encoder
+from tamis.search.dense import count_documents_without_embeddings
+from tamis.search.embeddings import CountingEncoder, Embeddings, Rows, probe, same_encoder
 from tamis.search.snapshot import Snapshot
 from tamis.search.term_counts import Ints, Longs
 from tamis.text.passages import PassageSpec
@@ -28,7 +28,7 @@ ROWS = 4096
 
 @dataclass(frozen=True, eq=False)
 class StoredScores:
-    """The vectors of the documents of an index, and the encoder that made them."""
+    """The embeddings of the documents of an index, and the encoder that made them."""
 
     encoder: CountingEncoder
     snapshot: Snapshot
@@ -63,31 +63,35 @@ class StoredScores:
         values, truncated_tokens, passage = (
             np.empty(len(vector), kind) for kind in ("f4", "i4", "i4")
         )
-        for segment, vectors in _segments(self.snapshot):
+        for segment, embeddings in _segments(self.snapshot):
             here = np.flatnonzero(segment_of == segment)
             wanted, asks = vector[here], query[here]
-            documents = vectors.rows(wanted)[wanted]
+            documents = embeddings.rows(wanted)[wanted]
             values[here] = np.einsum("nd,nd->n", queries[asks], documents)
-            truncated_tokens[here] = vectors.truncated_tokens[wanted] + truncated_query_tokens[asks]
-            passage[here] = vectors.passage[wanted]
+            truncated_tokens[here] = (
+                embeddings.truncated_tokens[wanted] + truncated_query_tokens[asks]
+            )
+            passage[here] = embeddings.passage[wanted]
         nothing = np.zeros(len(rows), np.int64)
         return PassageScores(rows, offsets, passage, values, truncated_tokens, nothing, len(values))
 
 
 def places(snapshot: Snapshot, numbers: Ints) -> tuple[Ints, Longs, Longs]:
-    """Of each document its segment, the first of its vectors there, and how many it has."""
+    """Of each document its segment, the first of its embeddings there, and how many it has."""
     segment_of, document_of = (place[numbers] for place in snapshot.places)
     first, sizes = np.zeros((2, len(numbers)), np.int64)
-    for segment, vectors in _segments(snapshot):
+    for segment, embeddings in _segments(snapshot):
         here = np.flatnonzero(segment_of == segment)
-        start, end = np.searchsorted(vectors.document, [document_of[here], document_of[here] + 1])
+        start, end = np.searchsorted(
+            embeddings.document, [document_of[here], document_of[here] + 1]
+        )
         first[here], sizes[here] = start, end - start
     return segment_of, first, sizes
 
 
-def _segments(snapshot: Snapshot) -> list[tuple[int, Vectors]]:
-    found = enumerate(snapshot.dense)
-    return [(segment, vectors) for segment, vectors in found if vectors is not None]
+def _segments(snapshot: Snapshot) -> list[tuple[int, Embeddings]]:
+    found = enumerate(snapshot.segment_embeddings)
+    return [(segment, embeddings) for segment, embeddings in found if embeddings is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +102,12 @@ class Probed:
 
     @cached_property
     def rows(self) -> Rows:
-        """The vectors of texts known to all, made once and when they are asked for."""
+        """The embeddings of texts known to all, made once and when they are asked for."""
         return probe(self.encoder)
 
 
 def probed(scorer: Scorer) -> Probed | None:
-    """The scorer as an encoder, if its score is the product of two vectors."""
+    """The scorer as an encoder, if its score is the product of two embeddings."""
     if scorer.scale == "cosine" and isinstance(scorer, CountingEncoder):
         return Probed(scorer)
     return None
@@ -112,12 +116,12 @@ def probed(scorer: Scorer) -> Probed | None:
 def stored_scores(
     documents: object, spec: PassageSpec, encoder: Probed | None, skip: bool
 ) -> StoredScores | None:
-    """The vectors that an encoder made of all documents in these passages, if they are there."""
-    if encoder is None or not isinstance(documents, Index) or documents.snapshot.damaged:
+    """The embeddings that an encoder made of all documents in these passages, if they are there."""
+    if encoder is None or not isinstance(documents, Index) or documents.snapshot.damage:
         return None
-    snapshot, there = documents.snapshot, documents.snapshot.encoded
+    snapshot, there = documents.snapshot, documents.snapshot.embeddings
     alike = all(each.facts["passages"] == spec.record() for each in there) and not spec.most
-    if not there or not alike or documents_without_vectors(snapshot):
+    if not there or not alike or count_documents_without_embeddings(snapshot):
         return None
     known = same_encoder(there[0].probe, encoder.rows)
     return StoredScores(encoder.encoder, snapshot, skip) if known else None

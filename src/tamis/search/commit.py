@@ -20,13 +20,13 @@ from tamis.errors import DamagedError, InputError
 
 KIND, LAYOUT = "index", 1
 NAME = "commit.json"
-WORK = "encoding-"
-"""Before the name of a segment: the folder in which its vectors grow, kept if that is stopped."""
+ENCODING_PREFIX = "encoding-"
+"""Prefix of the folder in which the embeddings of a segment grow, kept if that is stopped."""
 
 
 @dataclass(frozen=True)
 class SegmentEntry:
-    """A segment's folder, those of its deletions and its vectors if any, and their digests."""
+    """A segment's folder, those of its deletions and its embeddings if any, and their digests."""
 
     folder: str
     digest: str
@@ -98,10 +98,12 @@ def expect_index(folder: Path) -> None:
 
 def remove_unnamed(folder: Path, commit: Commit) -> None:
     """Remove the folders that this commit does not name; readers keep what they have mapped."""
-    named = {f"{prefix}{entry.folder}" for entry in commit.segments for prefix in ("", WORK)}
+    named = {
+        f"{prefix}{entry.folder}" for entry in commit.segments for prefix in ("", ENCODING_PREFIX)
+    }
     for entry in commit.segments:
         named |= {name for name in (entry.deleted, entry.vectors) if name is not None}
-    ours = ("segment-*", "deleted-*", "vectors-*", f"{WORK}*", ".*.part", ".*.lock")
+    ours = ("segment-*", "deleted-*", "vectors-*", f"{ENCODING_PREFIX}*", ".*.part", ".*.lock")
     for found in [path for pattern in ours for path in folder.glob(pattern)]:
         if found.name not in named:
             if found.is_dir():

@@ -1,7 +1,7 @@
 """Encoding the documents of an index: what is missing is encoded, what a merge moves is kept.
 
 Documents are encoded block after block into `dense_work`, so that memory does not grow with them
-and a kill loses one block at most. One commit at the end names the vectors of all segments.
+and a kill loses one block at most. One commit at the end names the embeddings of all segments.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 
 from tamis import durable
 from tamis.errors import InputError
-from tamis.search.commit import WORK, Commit
+from tamis.search.commit import ENCODING_PREFIX, Commit
 from tamis.search.embeddings import (
+    EmbeddingModel,
+    Embeddings,
     Rows,
-    VectorModel,
-    Vectors,
     carried,
     encode_with_truncation,
     for_documents,
     probe,
     quantised,
     same_encoder,
-    write_vectors,
+    write_embeddings,
 )
 from tamis.search.encode_journal import Columns, Work
 from tamis.search.segments import Segment
@@ -45,74 +45,74 @@ class Job:
     """What to encode with, and how documents are split."""
 
     encoder: Encoder
-    model: VectorModel
+    model: EmbeddingModel
     spec: PassageSpec
     tokens: Tokens | None
     probe: Rows
 
     def facts(self) -> dict[str, Any]:
-        """What is noted down of how vectors were made."""
+        """What is noted down of how embeddings were made."""
         return {"model": asdict(self.model), "passages": self.spec.record()}
 
 
 def make_job(
     encoder: Encoder,
-    model: VectorModel | None,
+    model: EmbeddingModel | None,
     passages: str | None,
     tokens: Tokens | None,
-    there: Sequence[Vectors],
+    there: Sequence[Embeddings],
 ) -> Job:
-    """A job that goes on with the vectors there are; passages unless given are those of theirs."""
+    """A job that goes on with existing embeddings; by default in the same passages."""
     recorded = there[0].facts["passages"]["passages"] if there else "whole"
     spec = parse_spec(passages or recorded)
-    named = model or VectorModel(type(encoder).__name__)
+    named = model or EmbeddingModel(type(encoder).__name__)
     job = Job(for_documents(encoder), named, spec, tokens, probe(encoder))
-    for vectors in there:
-        was = vectors.facts["passages"]
+    for embeddings in there:
+        was = embeddings.facts["passages"]
         if was != spec.record():
             raise _other(
                 f"passages {' by '.join(was.values())}", " by ".join(spec.record().values())
             )
-        if not same_encoder(vectors.probe, job.probe):
-            raise _other(f"the encoder {vectors.model.name}", named.name)
+        if not same_encoder(embeddings.probe, job.probe):
+            raise _other(f"the encoder {embeddings.model.name}", named.name)
     return job
 
 
 def _other(recorded: str, given: str) -> InputError:
     return InputError(
-        f"the vectors there are were made with {recorded}, not {given}",
+        f"the documents were encoded with {recorded}, not {given}",
         hint="encode with the same, or encode all documents again with --force",
     )
 
 
-def without_vectors(commit: Commit) -> Commit:
-    """The commit without any vectors."""
+def without_embeddings(commit: Commit) -> Commit:
+    """The commit without any embeddings."""
     bare = (replace(entry, vectors=None, vectors_digest=None) for entry in commit.segments)
     return replace(commit, segments=tuple(bare))
 
 
-def carry_vectors(folder: Path, merged: Commit, old: Snapshot) -> Commit:
-    """A commit of merged segments with the vectors that their documents had in the old ones."""
-    whole = old.encoded
+def carry_embeddings(folder: Path, merged: Commit, old: Snapshot) -> Commit:
+    """A commit of merged segments with the embeddings that their documents had in the old ones."""
+    whole = old.embeddings
     if not whole:
         return merged
     live = [segment.live() for segment in old.segments]
     sizes = [opened(folder, entry).size for entry in merged.segments]
     columns = carried(list(zip(whole, live, strict=True)), sizes)
-    left_out = sum(vectors.facts["left_out"] for vectors in whole)
+    left_out = sum(embeddings.facts["left_out"] for embeddings in whole)
     entries = []
     for entry, part in zip(merged.segments, columns, strict=True):
         name = f"vectors-{merged.next}"
         merged = replace(merged, next=merged.next + 1)
         facts = {"model": whole[0].facts["model"], "passages": whole[0].facts["passages"]}
-        digest = write_vectors(folder / name, part, whole[0].probe, **facts, left_out=left_out)
+        digest = write_embeddings(folder / name, part, whole[0].probe, **facts, left_out=left_out)
         left_out = 0  # counted once
         entries.append(replace(entry, vectors=name, vectors_digest=digest))
     return replace(merged, segments=tuple(entries))
 
 
 def encode_missing(folder: Path, commit: Commit, segments: Iterable[Segment], job: Job) -> Commit:
-    """Encode every segment of the commit that has no vectors; the commit with all of them."""
+    """Encode every segment of the commit that has no embeddings; the commit with all of them."""
     pairs = zip(commit.segments, segments, strict=True)
     missing = [(entry, segment) for entry, segment in pairs if entry.vectors is None]
     total = sum(segment.fact("documents") for _, segment in missing)
@@ -120,7 +120,7 @@ def encode_missing(folder: Path, commit: Commit, segments: Iterable[Segment], jo
     with durable.Progress("encoding", total, "documents") as progress:
         for entry, segment in missing:
             header = {"segment": entry.digest, "weights": job.model.sha256, **job.spec.record()}
-            work = Work(folder / f"{WORK}{entry.folder}", header, job.probe)
+            work = Work(folder / f"{ENCODING_PREFIX}{entry.folder}", header, job.probe)
             _encode_segment(work, segment, job, progress)
             name = f"vectors-{commit.next}"
             commit = replace(commit, next=commit.next + 1)
@@ -131,7 +131,7 @@ def encode_missing(folder: Path, commit: Commit, segments: Iterable[Segment], jo
 
 def remove_work(folder: Path) -> None:
     """Remove what encoding has left beside the segments."""
-    for work in folder.glob(f"{WORK}*"):
+    for work in folder.glob(f"{ENCODING_PREFIX}*"):
         shutil.rmtree(work, ignore_errors=True)
 
 
@@ -183,7 +183,7 @@ def _encoded(block: _Block, encoder: Encoder) -> Columns | None:
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise InputError(
-            f"the vector of document {block.ids[int(bad[0])]!r} is not made of numbers",
+            f"the embedding of document {block.ids[int(bad[0])]!r} has NaN or infinity",
             hint="the encoder cannot read it: delete the document or change its text; "
             "what was encoded before is kept",
         )

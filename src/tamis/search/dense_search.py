@@ -1,4 +1,4 @@
-"""Searching the vectors of a snapshot: queries as vectors in, the columns of a run out."""
+"""Searching the embeddings of a snapshot: queries as embeddings in, the columns of a run out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.search.dense_kernels import DenseQueries, DenseRows, Floats, Kept, scan, settle
-from tamis.search.embeddings import STEPS, Rows, Vectors
+from tamis.search.embeddings import MAX_INT8, Embeddings, Rows
 from tamis.search.files import frozen, joined
 from tamis.search.snapshot import Snapshot
 from tamis.search.term_counts import Ints, Longs
@@ -26,7 +26,7 @@ ROOM = 1024
 PART_ROWS = 1 << 14
 """A part that a thread scans has no fewer rows than this."""
 ROUNDING = 1e-6
-"""More than any score is off for rounding, relative to the lengths of its vectors."""
+"""More than any score is off for rounding, relative to the lengths of its embeddings."""
 SMALLEST = 1e-44
 """More than that of scores so small that float32 holds them with fewer digits."""
 
@@ -62,21 +62,21 @@ class Hits:
 class _Part:
     """Some rows of a segment, and of each of its documents the number in the whole index."""
 
-    vectors: Vectors
+    embeddings: Embeddings
     rows: DenseRows
     number: Ints
     start: int
     end: int
 
 
-def search_vectors(
+def search_embeddings(
     snapshot: Snapshot,
     queries: Rows,
     truncated_query_tokens: NDArray[np.int32],
     top: int,
     threads: int,
 ) -> Hits:
-    """The best `top` documents of queries given as vectors."""
+    """The best `top` documents of queries given as embeddings."""
     k = max(1, min(top, snapshot.total("documents")))
     share = len(queries) if len(queries) <= BATCH else -(-len(queries) // threads)
     size = max(1, min(BATCH, BATCH_KEPT // (4 * k), share))
@@ -98,19 +98,19 @@ def search_vectors(
 
 def _parts(snapshot: Snapshot, pieces: int) -> Iterator[_Part]:
     """The rows of all segments, each segment's in so many pieces that end with a document."""
-    triples = zip(snapshot.segments, snapshot.dense, snapshot.numbers, strict=True)
-    for segment, vectors, number in triples:
-        if vectors is None or not len(vectors.document):
+    triples = zip(snapshot.segments, snapshot.segment_embeddings, snapshot.numbers, strict=True)
+    for segment, embeddings, number in triples:
+        if embeddings is None or not len(embeddings.document):
             continue
         gone = np.empty(0, np.uint8) if segment.deleted is None else segment.deleted.flags
-        codes, document = vectors.codes(), vectors.document
-        rows = DenseRows(codes, vectors.scale, vectors.error, document, frozen(gone))
+        codes, document = embeddings.codes(), embeddings.document
+        rows = DenseRows(codes, embeddings.scale, embeddings.error, document, frozen(gone))
         size = max(PART_ROWS, -(-len(document) // pieces))
         start = 0
         while start < len(document):
             last = document[min(start + size, len(document)) - 1]
             end = int(np.searchsorted(document, last, side="right"))
-            yield _Part(vectors, rows, frozen(number), start, end)
+            yield _Part(embeddings, rows, frozen(number), start, end)
             start = end
 
 
@@ -126,7 +126,7 @@ class _Found:
 
 
 def _search_part(part: _Part, queries: Rows, k: int) -> _Found:
-    codes = quantise_queries(queries, part.vectors)
+    codes = quantise_queries(queries, part.embeddings)
     shape = len(queries), max(ROOM, 4 * k)
     kept = Kept(
         np.empty(shape, np.int32),
@@ -140,34 +140,34 @@ def _search_part(part: _Part, queries: Rows, k: int) -> _Found:
         at = scan(part.rows, codes, kept, at, part.end, k)
         _settle(part, queries, kept, k, shape[1] // 4 * 3 if at < part.end else 0)
     used = np.arange(shape[1]) < kept.counts[:, None]
-    row, vectors = kept.row[used], part.vectors
+    row, embeddings = kept.row[used], part.embeddings
     return _Found(
         np.repeat(np.arange(len(queries)), kept.counts),
-        part.number[vectors.document[row]],
+        part.number[embeddings.document[row]],
         kept.low[used],
-        vectors.passage[row],
-        vectors.truncated_tokens[row],
+        embeddings.passage[row],
+        embeddings.truncated_tokens[row],
     )
 
 
 def _settle(part: _Part, queries: Rows, kept: Kept, k: int, most: int) -> None:
     """Score in float what was kept, once the rows it needs are verified."""
     used = (np.arange(kept.row.shape[1]) < kept.counts[:, None]) & (kept.counts > most)[:, None]
-    matrix = part.vectors.rows(np.unique(kept.row[used]))
+    matrix = part.embeddings.rows(np.unique(kept.row[used]))
     settle(matrix, part.rows, part.number, queries, kept, k, most)
 
 
-def quantise_queries(queries: Rows, vectors: Vectors) -> DenseQueries:
+def quantise_queries(queries: Rows, embeddings: Embeddings) -> DenseQueries:
     """Queries as 16-bit numbers, small enough for no sum with a row of bytes to overflow."""
     exact = queries.astype(np.float64)
     largest = np.maximum(np.abs(exact).max(axis=1, initial=0.0), 1e-300)
     total = np.maximum(np.abs(exact).sum(axis=1), 1e-300)
-    most = (2**31 - 1) // STEPS - queries.shape[1]
+    most = (2**31 - 1) // MAX_INT8 - queries.shape[1]
     steps = np.minimum(32767 / largest, most / total)
     codes = np.rint(exact * steps[:, None])
     lost = np.linalg.norm(exact - codes / steps[:, None], axis=1)
     length = np.linalg.norm(exact, axis=1)
-    margin = (lost + ROUNDING * length) * vectors.longest + SMALLEST
+    margin = (lost + ROUNDING * length) * embeddings.longest + SMALLEST
     return DenseQueries(codes.astype(np.int16), 1 / steps, length, margin)
 
 

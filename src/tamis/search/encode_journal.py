@@ -1,4 +1,4 @@
-"""The folder in which the vectors of a segment grow, block after block.
+"""The folder in which the embeddings of a segment grow, block after block.
 
 Each column is a file that grows; a journal has a line a block: how many documents are done, how
 many rows there are, and the checksum of the block's bytes. Killed at any moment, whoever comes
@@ -18,7 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis.durable import new_file
-from tamis.search.embeddings import COLUMNS, Rows, same_encoder, write_vectors
+from tamis.search.embeddings import COLUMNS, Rows, same_encoder, write_embeddings
 
 JOURNAL, HEADER, PROBE = "journal.jsonl", "work.json", "probe.npy"
 
@@ -26,7 +26,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 class Work:
-    """The folder in which the vectors of one segment grow."""
+    """The folder in which the embeddings of one segment grow."""
 
     def __init__(self, folder: Path, header: Mapping[str, str], probe: Rows) -> None:
         """Go on in a folder with the same header and probe, or begin anew."""
@@ -107,9 +107,9 @@ class Work:
             file.write(json.dumps(line) + "\n")
 
     def finish(self, folder: Path, facts: Mapping[str, Any]) -> str:
-        """Write all rows as a folder of vectors; its digest."""
+        """Write all rows as a folder of embeddings; its digest."""
         columns = {name: [self._mapped(name)] if self.rows else [] for name in COLUMNS}
-        return write_vectors(folder, columns, self._probe, **facts, left_out=self.left_out)
+        return write_embeddings(folder, columns, self._probe, **facts, left_out=self.left_out)
 
     def _mapped(self, column: str) -> NDArray[Any]:
         array = np.memmap(self._path(column), COLUMNS[column], "r")

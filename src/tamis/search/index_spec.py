@@ -59,10 +59,10 @@ def open_ranking(what: str, values: Spec) -> tuple[Ranking, Spec]:
 
 
 def open_encoder(spec: Spec, opening: Opening) -> Encoder:
-    """The encoder that a spec describes: a scorer that has vectors of its own."""
+    """The encoder that a spec describes: a scorer that has embeddings of its own."""
     encoder = opening.scorer(spec)
     if not hasattr(encoder, "encode"):
         raise InputError(
-            f"a {spec['scorer']} makes no vectors", hint="a dense search needs a bi-encoder"
+            f"a {spec['scorer']} makes no embeddings", hint="a dense search needs a bi-encoder"
         )
     return cast(Encoder, encoder)

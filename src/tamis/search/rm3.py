@@ -48,8 +48,8 @@ def expand(
 ) -> TermQueries:
     """The queries mixed with the terms of the documents that they found."""
     bounds, documents, scores = columns
-    vectors = snapshot.vectors(documents)
-    found = relevance_models(bounds, scores, *vectors, feedback_terms(snapshot), rm3.terms)
+    term_vectors = snapshot.term_vectors(documents)
+    found = relevance_models(bounds, scores, *term_vectors, feedback_terms(snapshot), rm3.terms)
     asked = (queries.offsets, queries.terms, queries.weights, queries.totals)
     offsets, terms, weights = mix(np.float32(rm3.weight), *asked, *found)
     return TermQueries(offsets, terms, weights, np.ones(len(queries.totals)))

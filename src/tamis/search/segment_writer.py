@@ -74,7 +74,7 @@ def without(folder: Path, commit: Commit, gone: Ids) -> Commit:
 
 def write_deleted(folder: Path, segment: Segment, gone: NDArray[np.bool_]) -> None:
     """Write which documents of a segment are gone, and what its terms lose with them."""
-    offsets, terms, frequencies = segment.vectors(np.flatnonzero(gone))
+    offsets, terms, frequencies = segment.term_vectors(np.flatnonzero(gone))
     lost, where = np.unique(terms, return_inverse=True)
     occurrences = np.zeros(len(lost), np.int64)
     np.add.at(occurrences, where, frequencies)

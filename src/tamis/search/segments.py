@@ -120,8 +120,8 @@ class Segment:
         starts, ends = self._term_chunks[terms], self._term_chunks[terms + 1]
         self._postings.touch(self._chunk_start[starts], self._chunk_start[ends])
 
-    def vectors(self, documents: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
-        """The vectors of some documents: where each begins, its terms, how often each occurs."""
+    def term_vectors(self, documents: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
+        """Term vectors of some documents: where each begins, its terms, how often each occurs."""
         starts, ends = self.vector_offsets[documents], self.vector_offsets[documents + 1]
         self._vector_term.touch(starts, ends)
         self._vector_code.touch(starts, ends)

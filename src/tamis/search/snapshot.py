@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import DamagedError
 from tamis.search.commit import Commit, SegmentEntry
-from tamis.search.embeddings import Vectors, open_vectors
+from tamis.search.embeddings import Embeddings, open_embeddings
 from tamis.search.files import joined
 from tamis.search.rankings import Ranking, Statistics
 from tamis.search.score_tables import PairScores
@@ -83,29 +83,29 @@ class Snapshot:
     def __init__(self, folder: Path, commit: Commit) -> None:
         self.commit = commit
         self.segments = [opened(folder, entry) for entry in commit.segments]
-        self.damaged: DamagedError | None = None
-        """What is wrong with the vectors, if something is; words can be searched all the same."""
-        self._dense: list[Vectors | None] = []
+        self.damage: DamagedError | None = None
+        """Why the embeddings cannot be read, if so; lexical search works all the same."""
+        self._segment_embeddings: list[Embeddings | None] = []
         try:
-            self._dense = [
-                open_vectors(folder, entry.vectors, entry.vectors_digest)
+            self._segment_embeddings = [
+                open_embeddings(folder, entry.vectors, entry.vectors_digest)
                 for entry in commit.segments
             ]
         except DamagedError as error:
-            self.damaged = error
+            self.damage = error
         self._pair_scores: dict[Ranking, list[PairScores]] = {}
 
     @property
-    def dense(self) -> list[Vectors | None]:
-        """Of each segment the vectors of its documents, where they were encoded."""
-        if self.damaged is not None:
-            raise self.damaged
-        return self._dense
+    def segment_embeddings(self) -> list[Embeddings | None]:
+        """Of each segment the embeddings of its documents, where they were encoded."""
+        if self.damage is not None:
+            raise self.damage
+        return self._segment_embeddings
 
     @property
-    def encoded(self) -> list[Vectors]:
-        """The vectors of those segments that have some."""
-        return [vectors for vectors in self.dense if vectors is not None]
+    def embeddings(self) -> list[Embeddings]:
+        """The embeddings of those segments that have some."""
+        return [embeddings for embeddings in self.segment_embeddings if embeddings is not None]
 
     def total(self, name: str) -> int:
         """How many documents, documents with_terms, or total_terms there are."""
@@ -162,8 +162,8 @@ class Snapshot:
             ]
         return self._pair_scores[ranking]
 
-    def vectors(self, numbers: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
-        """The vectors of these documents: where each begins, its terms, how often each occurs."""
+    def term_vectors(self, numbers: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
+        """Term vectors of these documents: where each begins, its terms, how often each occurs."""
         segment_of, document_of = self.places
         chosen, documents = segment_of[numbers], document_of[numbers]
         sizes = np.zeros(len(numbers), np.int64)
@@ -171,7 +171,7 @@ class Snapshot:
         for n, segment in enumerate(self.segments):
             rows = np.flatnonzero(chosen == n)
             if len(rows):
-                offsets, terms, frequencies = segment.vectors(documents[rows])
+                offsets, terms, frequencies = segment.term_vectors(documents[rows])
                 number_of = self.lexicon.number_of[n]
                 sizes[rows] = np.diff(offsets)
                 parts.append((rows, terms if number_of is None else number_of[terms], frequencies))
@@ -198,12 +198,12 @@ class Snapshot:
                 if live:
                     yield document
 
-    def vector(self, doc_id: str) -> Mapping[str, int]:
+    def term_vector(self, doc_id: str) -> Mapping[str, int]:
         """How often each term occurs in one document."""
         number = self.ids.number(doc_id)
         if self.places[0][number] < 0:
             raise KeyError(doc_id)
-        _, terms, frequencies = self.vectors(np.array([number]))
+        _, terms, frequencies = self.term_vectors(np.array([number]))
         spelled = self.lexicon.terms.take(terms)
         return dict(zip(spelled, frequencies.tolist(), strict=True))
 
