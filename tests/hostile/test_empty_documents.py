@@ -73,8 +73,8 @@ def test_it_is_indexed_and_found_by_no_word(docs: Path, capsys: pytest.CaptureFi
     assert run(["search", "index", "docs", "-o", "out.parquet", "--top", "100"]) == 0
     ranked = read_run("out.parquet")
     assert {name for query in ranked.queries.ids for name in ranked[query].ids}.isdisjoint(EMPTY)
-    assert facts(capsys, "info", "index")["documents without a term"] == 2
-    assert facts(capsys, "info", "docs")["documents"]["without text"] == 2
+    assert facts(capsys, "info", "index")["documents_without_terms"] == 2
+    assert facts(capsys, "info", "docs")["documents"]["without_text"] == 2
 
 
 def test_going_through_twice_counts_once(docs: Path) -> None:

@@ -264,7 +264,7 @@ def show_json(value: Any) -> None:
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
-    """Print facts by name, sections indented."""
+    """Print facts by name, sections indented; names of tamis's own with blanks for underscores."""
     from rich.table import Table
     from rich.text import Text
 
@@ -278,15 +278,25 @@ def show_facts(facts: Mapping[str, Any]) -> None:
 
 
 def _lines(facts: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
-    for name, value in facts.items():
+    for name, value in _displayed(facts).items():
         indented = "  " * depth + name
         if isinstance(value, Mapping) and all(_is_plain(part) for part in value.values()) and depth:
-            yield indented, ", ".join(f"{key} {_shown(part)}" for key, part in value.items())
+            numbers = _displayed(value).items()
+            yield indented, ", ".join(f"{key} {_shown(part)}" for key, part in numbers)
         elif isinstance(value, Mapping):
             yield indented, ""
             yield from _lines(value, depth + 1)
         else:
             yield indented, _shown(value)
+
+
+def _displayed(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same facts with display names; names that the user owns stay as they are."""
+    from tamis.collection.describe import ByName
+
+    if isinstance(facts, ByName):
+        return facts
+    return {name.replace("_", " "): value for name, value in facts.items()}
 
 
 def _is_plain(value: Any) -> bool:

@@ -47,8 +47,8 @@ class PyDocs(Collection):
         """How hard the questions are, and how many had to be dropped."""
         return {
             "questions": {
-                "no word shared with answers' names or first lines": f"{self.gap():.0%}",
-                "dropped, for this Python lacks their answers": self.questions.dropped,
+                "without_word_shared_with_answer": f"{self.gap():.0%}",
+                "dropped_without_answer_in_this_python": self.questions.dropped,
             }
         }
 
