@@ -19,7 +19,7 @@ from tamis.collection.beir import write_judged
 from tamis.collection.querylog import query_id
 from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
-from tamis.fitting import model_training, reranker_runs
+from tamis.fitting import candidate_models, reranker_runs
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.folds import Fold, make_folds
@@ -87,7 +87,7 @@ def request(folder: Path, out: Path, base: Path | None, **options: Any) -> FitRe
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts as short as the tiny model takes."""
-    monkeypatch.setattr("tamis.fitting.model_training.MAX_LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
 
 
 def test_with_judgements_everything_is_tried_and_one_way_is_handed_over(
@@ -254,7 +254,7 @@ def test_a_learning_curve_that_cannot_be_drawn_stops_nothing(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = collection(tmp_path / "docs", train=36)
-    real = model_training.train_model
+    real = candidate_models.train_model
 
     def train_model(*given: Any) -> Path:
         if given[-1].share < 1:
@@ -454,7 +454,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, base: Path) -> tuple[Path, S
     """A collection, and the sieve of a fit that was not stopped."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tamis.fitting.model_training.MAX_LENGTH", "24")
+        patch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
         patch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
         _, sieve = fit(request(collection(folder / "docs"), folder / "s", base))
     assert sieve is not None
@@ -636,7 +636,7 @@ def test_nothing_leaks(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPat
         calibrated.append(len(set(query.tolist())))
         return fitted(rows, labels, query, **named)
 
-    monkeypatch.setattr(model_training, "Job", job)
+    monkeypatch.setattr(candidate_models, "Job", job)
     monkeypatch.setattr("tamis.fitting.selection.score_fold", seen)
     monkeypatch.setattr("tamis.fitting.learning_curve.score_fold", seen)
     monkeypatch.setattr(bm25, "tune", tuned)

@@ -10,7 +10,7 @@ import pytest
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
 from tamis.pipeline.bert3s import ThreeSentences, best_three, parse_three_sentences
-from tamis.pipeline.bert3s_tuning import GRID, tune_three_sentences
+from tamis.pipeline.bert3s_grid import GRID, tune_three_sentences
 from tamis.pipeline.passage_scores import PassageScores
 from tamis.pipeline.rerank import rerank
 from tamis.types import Document, Pairs, Qrels, Queries, Query, Run, Scores

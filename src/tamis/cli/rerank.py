@@ -199,7 +199,7 @@ def _beside(output: str) -> Path | None:
 
 def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
     from tamis.collection.judgements import read_qrels
-    from tamis.pipeline.bert3s_tuning import tune_three_sentences
+    from tamis.pipeline.bert3s_grid import tune_three_sentences
 
     warn_of_test_split(qrels)
     tuned = tune_three_sentences(stage, run, read_qrels(qrels), measure)

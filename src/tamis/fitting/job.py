@@ -12,10 +12,10 @@ from tamis.collection.base import Collection
 from tamis.collection.readers import open_collection, with_files
 from tamis.durable import folder_exists, locked
 from tamis.errors import InputError, MissingExtraError, OutputError, require
+from tamis.fitting.candidate_models import import_base
 from tamis.fitting.candidates import retrieve, sample_texts
 from tamis.fitting.context import BaseModel, FitContext, FitInputs
 from tamis.fitting.json_records import from_json, to_json
-from tamis.fitting.model_training import import_base
 from tamis.fitting.plan import DataSizes, Plan, measured_pace
 from tamis.fitting.planner import make_plan, trains_on_folds
 from tamis.fitting.query_splits import (

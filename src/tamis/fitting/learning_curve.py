@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tamis.errors import InputError, TrainingError
+from tamis.fitting.candidate_models import LEARNING_CURVE
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
-from tamis.fitting.model_training import LEARNING_CURVE
 from tamis.fitting.plan import FOLDS, HELD_OUT_SHARE, Budget, DataSizes, Step
 from tamis.fitting.reranker_runs import FoldRuns, score_fold
 from tamis.fitting.system import Reranker, System

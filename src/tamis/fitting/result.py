@@ -13,12 +13,12 @@ import numpy as np
 from tamis import __version__
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate, parse_measures
 from tamis.fitting.calibration import Answers, Calibration
+from tamis.fitting.candidate_models import LEARNING_CURVE
 from tamis.fitting.comparison_family import correct_by_family, family_of
 from tamis.fitting.context import FitContext, FitInputs
 from tamis.fitting.guard import BaselineTest, Decision, Selection
 from tamis.fitting.json_records import from_json, to_json
 from tamis.fitting.learning_curve import CurvePoint
-from tamis.fitting.model_training import LEARNING_CURVE
 from tamis.fitting.plan import MIN_QUERIES, Plan
 from tamis.fitting.query_splits import QuerySplits, average_words
 from tamis.fitting.request import FitRequest

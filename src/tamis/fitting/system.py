@@ -136,7 +136,7 @@ class Reranker(SystemKind):
 
     def is_trained(self, fold: Fold, fit: FitContext) -> bool:
         """Whether nothing is left to train for a fold."""
-        from tamis.fitting.model_training import is_trained, model_folder
+        from tamis.fitting.candidate_models import is_trained, model_folder
 
         if not self.trainings:
             return True

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from tamis.fitting.context import FitContext
-from tamis.fitting.folds import Fold
-from tamis.fitting.learning_curve import plan_learning_curve
-from tamis.fitting.model_training import (
+from tamis.fitting.candidate_models import (
     FINE_TUNING,
     judged_examples,
     train_model,
 )
+from tamis.fitting.context import FitContext
+from tamis.fitting.folds import Fold
+from tamis.fitting.learning_curve import plan_learning_curve
 from tamis.fitting.plan import (
     MAX_TRAINING_TEXTS,
     QUERY_TRAINING_COST,

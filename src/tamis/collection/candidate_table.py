@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from tamis.collection._records import holds_records
 from tamis.collection.base import Collection, Faults, Streamed
-from tamis.collection.checks import SeenIds
-from tamis.collection.formats import Format
-from tamis.collection.reranking_table import (
+from tamis.collection.candidate_rows import (
     COLUMNS,
     good_batches,
     judged_again,
     number_ids,
     reranking_to_parquet,
 )
+from tamis.collection.checks import SeenIds
+from tamis.collection.formats import Format
 from tamis.collection.samples import FileHead, is_number, mostly
 from tamis.errors import InputError
 from tamis.types import Document, Ids, Qrels, Queries, Query
