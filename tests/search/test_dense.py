@@ -27,7 +27,7 @@ from tamis.search import EmbeddingModel, Index, dense_encode, dense_search
 from tamis.search.commit import read_commit
 from tamis.search.dense_search import quantise_queries
 from tamis.search.describe import describe_index
-from tamis.search.embeddings import Embeddings, quantised, same_encoder
+from tamis.search.embeddings import Embeddings, quantise, same_encoder
 from tamis.search.index import verify
 from tamis.testing import check_source
 from tamis.types import Document, Ids, Queries, Query
@@ -110,7 +110,7 @@ def test_the_ranking_is_that_of_every_document_scored(
     room: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense_search, "ROOM", room)
+        patch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", room)
         encoder = Numbers()
         index = made(tmp_path_factory.mktemp("dense") / "index", documents, encoder)
         expected = {f"d{n}": each for n, each in enumerate(documents)}
@@ -163,9 +163,9 @@ def test_batches_parts_and_threads_change_no_bit(
     queries = Queries(Ids.of(f"{n}" for n in range(300, 400)), tuple(map(str, range(300, 400))))
     expected = index.dense(encoder, threads=1).search(queries, 30)
     for batch, part, room, threads in [(1, 1 << 14, 1024, 1), (7, 10, 200, 3), (100, 50, 4, 2)]:
-        monkeypatch.setattr(dense_search, "BATCH", batch)
-        monkeypatch.setattr(dense_search, "PART_ROWS", part)
-        monkeypatch.setattr(dense_search, "ROOM", room)
+        monkeypatch.setattr(dense_search, "MAX_QUERIES_PER_SCAN", batch)
+        monkeypatch.setattr(dense_search, "MIN_ROWS_PER_THREAD", part)
+        monkeypatch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", room)
         assert index.dense(encoder, threads=threads).search(queries, 30) == expected
     monkeypatch.setattr("tamis.search.dense.QUERIES_PER_BATCH", 7)
     assert index.dense(encoder).search(queries, 30) == expected
@@ -173,7 +173,7 @@ def test_batches_parts_and_threads_change_no_bit(
 
 def test_equal_vectors_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More equal scores than there is room for: the ids decide, and nothing is lost."""
-    monkeypatch.setattr(dense_search, "ROOM", 8)
+    monkeypatch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", 8)
     index = made(tmp_path / "index", [[1, 0], [2, 0], *[[1, 1]] * 500])
     found = index.dense(Numbers(2)).search(asked([1, 0]), 4).ranking(0).ids
     assert found == ["d1", "d99", "d98", "d97"]
@@ -185,7 +185,7 @@ floats = st.floats(-1e3, 1e3, width=32)
 @given(row=st.lists(floats, min_size=5, max_size=5), query=st.lists(floats, min_size=5, max_size=5))
 def test_no_score_leaves_its_bounds(row: list[float], query: list[float]) -> None:
     matrix, asked_for = np.array([row], np.float32), np.array([query], np.float32)
-    codes = quantised(matrix)
+    codes = quantise(matrix)
     longest = float(np.linalg.norm(matrix.astype(float))) + float(codes["error"][0])
     vectors = Embeddings.__new__(Embeddings)
     vectors.facts, vectors.error = {"longest": longest}, codes["error"]
@@ -201,7 +201,7 @@ def test_no_score_leaves_its_bounds(row: list[float], query: list[float]) -> Non
 def test_the_largest_sum_of_many_dimensions_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense_search, "ROOM", 4)
+    monkeypatch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", 4)
     index = made(tmp_path / "index", [[9] * 5000, *([n] * 5000 for n in range(-9, 9))])
     run = index.dense(Numbers(5000)).search(asked([9] * 5000), 1)
     assert list(run.ranking(0)) == [("d0", 81.0 * 5000)]
@@ -257,14 +257,14 @@ def test_the_best_passage_of_a_document_counts(tmp_path: Path) -> None:
     assert run["q1"].score.tolist() == [6.0, 5.0, 1.0]
     check_source(index.dense(Numbers(2)), asked([0, 1], [1, 1]))
     with pytest.MonkeyPatch.context() as patch:  # no part ends within a document
-        patch.setattr(dense_search, "PART_ROWS", 2)
+        patch.setattr(dense_search, "MIN_ROWS_PER_THREAD", 2)
         assert index.dense(Numbers(2), threads=4).search(asked([0, 1], [1, 1]), 3) == run
 
 
 def test_many_passages_of_one_document_leave_room_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense_search, "ROOM", 4)
+    monkeypatch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", 4)
     long = " ".join(f"{n} 9" for n in range(50, 150))
     documents = [Document("long", long), *(Document(f"d{n}", f"{n} 0") for n in range(30))]
     index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
@@ -719,7 +719,7 @@ def test_vectors_equal_those_of_sentence_transformers(tmp_path: Path, models: Pa
 def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tamis.search.embeddings import quantised
+    from tamis.search.embeddings import quantise
     from tamis.search.encode_journal import JOURNAL, Work
 
     probe, header = np.ones((2, 3), np.float32), {"segment": "s"}
@@ -727,7 +727,7 @@ def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
     ones = np.ones(3, np.int32)
     columns = {
         "float32": rows,
-        **quantised(rows),
+        **quantise(rows),
         "document": ones,
         "passage": ones,
         "truncated_tokens": ones,

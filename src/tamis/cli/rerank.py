@@ -203,6 +203,6 @@ def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
 
     warn_of_test_split(qrels)
     tuned = tune_three_sentences(stage, run, read_qrels(qrels), measure)
-    say(f"chosen: {tuned.chosen}, {measure} {tuned.values[tuned.chosen]:.4f}")
+    say(f"chosen: {tuned.best_point}, {measure} {tuned.values[tuned.best_point]:.4f}")
     say("note: that is measured on the judgements it was chosen on; test on others")
     return tuned.stage

@@ -96,7 +96,7 @@ def _surface(done: Tuning) -> RenderableType:
         cells = [f"{means[y, x]:.4f}" for x in range(len(columns))]
         marked = [
             Text(f"{cell}*", style="bold")
-            if number == done.chosen
+            if number == done.best
             else f"{cell}d"
             if number == done.default
             else cell
@@ -109,7 +109,7 @@ def _surface(done: Tuning) -> RenderableType:
 def _judge(done: Tuning) -> None:
     """Say what was chosen and whether it is worth anything."""
     parameters = listed(dict(done.parameters))
-    say(f"chosen (*): {parameters}, {done.measure} {done.mean(done.chosen):.4f}; "
+    say(f"chosen (*): {parameters}, {done.measure} {done.mean(done.best):.4f}; "
         f"default (d): {done.mean(done.default):.4f}")  # fmt: skip
     interval, p = done.interval, done.p_value
     around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""
@@ -137,7 +137,7 @@ def _plot(done: Tuning, path: Path, force: bool) -> None:
     title = f"{done.measure}, mean over {done.values.shape[1]:,} judged queries"
     across = list(done.grid)[-1]
     picture = heatmap(
-        rows, columns, means, title=title, across=across, chosen=done.chosen, default=done.default
+        rows, columns, means, title=title, across=across, chosen=done.best, default=done.default
     )
     with new_file(path, force=force) as part:
         part.write_text(picture, "utf-8")

@@ -7,27 +7,26 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.pipeline.document_lookup import DocumentLookup, IndexLibrary
-from tamis.pipeline.embedding_scores import places
+from tamis.pipeline.document_lookup import DocumentLookup, IndexLookup
+from tamis.pipeline.embedding_scores import locate_embeddings
 from tamis.search.embeddings import CountingEncoder, Rows, probe, same_encoder
 from tamis.text.passages import parse_spec, split, text_of
 
-DOCUMENTS = 1024
-"""How many documents are read at a time."""
-MOST = 100_000
-"""How many embeddings are taken at most, some 150 MB of them; the others are made when needed."""
-Known = tuple[list[str], Rows, NDArray[np.int32]]
-"""Texts, their embeddings, and how many tokens of each were cut."""
+DOCUMENTS_PER_BATCH = 1024
+MAX_EMBEDDINGS = 100_000
+"""Some 150 MB; the others are made when needed."""
+TextEmbeddings = tuple[list[str], Rows, NDArray[np.int32]]
+"""Texts, their embeddings, and how many tokens of each were truncated."""
 
 
 def stored_texts(
     library: DocumentLookup, ids: Sequence[str], encoder: CountingEncoder
-) -> Iterator[Known]:
+) -> Iterator[TextEmbeddings]:
     """The passages of these documents with their embeddings in the index.
 
     Nothing where the documents are not in an index, or another encoder made its embeddings.
     """
-    snapshot = library.snapshot if isinstance(library, IndexLibrary) else None
+    snapshot = library.snapshot if isinstance(library, IndexLookup) else None
     if snapshot is None or not snapshot.embeddings or snapshot.damage:
         return
     facts = snapshot.embeddings[0].facts["passages"]
@@ -36,17 +35,17 @@ def stored_texts(
         return
     if not same_encoder(snapshot.embeddings[0].probe, probe(encoder)):
         return
-    left = MOST
-    for start in range(0, len(ids), DOCUMENTS):
-        some = list(ids[start : start + DOCUMENTS])
-        segment_of, first, sizes = places(snapshot, snapshot.ids.numbers(some))
+    remaining = MAX_EMBEDDINGS
+    for start in range(0, len(ids), DOCUMENTS_PER_BATCH):
+        some = list(ids[start : start + DOCUMENTS_PER_BATCH])
+        segment_of, first, sizes = locate_embeddings(snapshot, snapshot.ids.numbers(some))
         for number, document in enumerate(library.fetch(some)):
             embeddings, size = snapshot.segment_embeddings[segment_of[number]], int(sizes[number])
-            found = [
+            texts = [
                 text_of(document, passage, spec.title) for passage in split(document, spec).passages
             ]
-            if embeddings is None or size != len(found) or left < size:
+            if embeddings is None or size != len(texts) or remaining < size:
                 continue
             rows = first[number] + np.arange(size)
-            left -= size
-            yield found, embeddings.rows(rows)[rows], embeddings.truncated_tokens[rows]
+            remaining -= size
+            yield texts, embeddings.rows(rows)[rows], embeddings.truncated_tokens[rows]

@@ -58,34 +58,35 @@ class DenseSource(Source):
             raise InputError(f"cannot keep the top {top}", hint="keep at least one")
         check_complete(self.index)
         snapshot, threads = self.index.snapshot, self.threads or usable_cores()
-        asked = np.flatnonzero([bool(text.strip()) for text in queries.texts])
-        parts = [
-            asked[start : start + QUERIES_PER_BATCH]
-            for start in range(0, len(asked), QUERIES_PER_BATCH)
+        query_numbers = np.flatnonzero([bool(text.strip()) for text in queries.texts])
+        batches = [
+            query_numbers[start : start + QUERIES_PER_BATCH]
+            for start in range(0, len(query_numbers), QUERIES_PER_BATCH)
         ]
-        hits = Hits.joined(
+        hits = Hits.concatenate(
             [
-                search_embeddings(snapshot, *self._encoded(queries, part), top, threads)
-                for part in parts
+                search_embeddings(snapshot, *self._encoded(queries, batch), top, threads)
+                for batch in batches
             ]
         )
         counts = np.zeros(len(queries) + 1, np.int64)
-        counts[1 + asked] = hits.counts
+        counts[1 + query_numbers] = hits.counts
         extra = _columns(hits, any(embeddings.by_passage for embeddings in snapshot.embeddings))
         return Run._unchecked(queries, snapshot.ids, np.cumsum(counts), hits.doc, hits.score, extra)
 
     def _encoded(
-        self, queries: Queries, asked: NDArray[np.int64]
+        self, queries: Queries, query_numbers: NDArray[np.int64]
     ) -> tuple[Rows, NDArray[np.int32]]:
         """The embeddings of some queries, and how many tokens of each were truncated."""
         assert queries.texts is not None
         rows, truncated_tokens = encode_with_truncation(
-            self.encoder, [queries.texts[n] for n in asked.tolist()]
+            self.encoder, [queries.texts[n] for n in query_numbers.tolist()]
         )
         bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if len(bad):
+            query = queries.ids[int(query_numbers[bad[0]])]
             raise InputError(
-                f"the embedding of query {queries.ids[int(asked[bad[0]])]!r} has NaN or infinity",
+                f"the embedding of query {query!r} has NaN or infinity",
                 hint="the encoder cannot read it: leave the query out",
             )
         return rows, truncated_tokens

@@ -22,17 +22,17 @@ from tamis.search.embeddings import (
     EmbeddingModel,
     Embeddings,
     Rows,
-    carried,
+    carry_columns,
     encode_with_truncation,
     for_documents,
     probe,
-    quantised,
+    quantise,
     same_encoder,
     write_embeddings,
 )
 from tamis.search.encode_journal import Columns, Work
 from tamis.search.segments import Segment
-from tamis.search.snapshot import Snapshot, opened
+from tamis.search.snapshot import Snapshot, open_segment
 from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
 from tamis.types import Document, Encoder
 
@@ -60,27 +60,27 @@ def make_job(
     model: EmbeddingModel | None,
     passages: str | None,
     tokens: Tokens | None,
-    there: Sequence[Embeddings],
+    existing: Sequence[Embeddings],
 ) -> Job:
     """A job that goes on with existing embeddings; by default in the same passages."""
-    recorded = there[0].facts["passages"]["passages"] if there else "whole"
+    recorded = existing[0].facts["passages"]["passages"] if existing else "whole"
     spec = parse_spec(passages or recorded)
-    named = model or EmbeddingModel(type(encoder).__name__)
-    job = Job(for_documents(encoder), named, spec, tokens, probe(encoder))
-    for embeddings in there:
+    model_record = model or EmbeddingModel(type(encoder).__name__)
+    job = Job(for_documents(encoder), model_record, spec, tokens, probe(encoder))
+    for embeddings in existing:
         was = embeddings.facts["passages"]
         if was != spec.record():
-            raise _other(
+            raise _other_settings(
                 f"passages {' by '.join(was.values())}", " by ".join(spec.record().values())
             )
         if not same_encoder(embeddings.probe, job.probe):
-            raise _other(f"the encoder {embeddings.model.name}", named.name)
+            raise _other_settings(f"the encoder {embeddings.model.name}", model_record.name)
     return job
 
 
-def _other(recorded: str, given: str) -> InputError:
+def _other_settings(recorded: str, requested: str) -> InputError:
     return InputError(
-        f"the documents were encoded with {recorded}, not {given}",
+        f"the documents were encoded with {recorded}, not {requested}",
         hint="encode with the same, or encode all documents again with --force",
     )
 
@@ -93,19 +93,24 @@ def without_embeddings(commit: Commit) -> Commit:
 
 def carry_embeddings(folder: Path, merged: Commit, old: Snapshot) -> Commit:
     """A commit of merged segments with the embeddings that their documents had in the old ones."""
-    whole = old.embeddings
-    if not whole:
+    old_embeddings = old.embeddings
+    if not old_embeddings:
         return merged
     live = [segment.live() for segment in old.segments]
-    sizes = [opened(folder, entry).size for entry in merged.segments]
-    columns = carried(list(zip(whole, live, strict=True)), sizes)
-    left_out = sum(embeddings.facts["left_out"] for embeddings in whole)
+    sizes = [open_segment(folder, entry).size for entry in merged.segments]
+    columns = carry_columns(list(zip(old_embeddings, live, strict=True)), sizes)
+    left_out = sum(embeddings.facts["left_out"] for embeddings in old_embeddings)
     entries = []
-    for entry, part in zip(merged.segments, columns, strict=True):
+    for entry, segment_columns in zip(merged.segments, columns, strict=True):
         name = f"vectors-{merged.next}"
         merged = replace(merged, next=merged.next + 1)
-        facts = {"model": whole[0].facts["model"], "passages": whole[0].facts["passages"]}
-        digest = write_embeddings(folder / name, part, whole[0].probe, **facts, left_out=left_out)
+        facts = {
+            "model": old_embeddings[0].facts["model"],
+            "passages": old_embeddings[0].facts["passages"],
+        }
+        digest = write_embeddings(
+            folder / name, segment_columns, old_embeddings[0].probe, **facts, left_out=left_out
+        )
         left_out = 0  # counted once
         entries.append(replace(entry, vectors=name, vectors_digest=digest))
     return replace(merged, segments=tuple(entries))
@@ -139,9 +144,9 @@ def _encode_segment(work: Work, segment: Segment, job: Job, progress: durable.Pr
     live = segment.live()
     progress.total = (progress.total or 0) - int(live[: work.num_documents].sum())
     documents = islice(enumerate(segment.store), work.num_documents, None)
-    wanted = ((number, document) for number, document in documents if live[number])
-    for block in _blocks(wanted, job):
-        work.append(block.num_documents, block.left_out, _encoded(block, job.encoder))
+    live_documents = ((number, document) for number, document in documents if live[number])
+    for block in _blocks(live_documents, job):
+        work.append(block.num_documents, block.left_out, _encode_block(block, job.encoder))
         progress.advance(block.count)
     work.append(segment.size, 0, None)
 
@@ -164,11 +169,11 @@ def _blocks(documents: Iterable[tuple[int, Document]], job: Job) -> Iterator[_Bl
     ids: list[str] = []
     count = left_out = number = 0
     for number, document in documents:
-        found = split(document, job.spec, tokens=job.tokens)
-        texts += [text_of(document, passage, job.spec.title) for passage in found.passages]
-        places += [(number, passage.number) for passage in found.passages]
-        ids += [document.id] * len(found.passages)
-        count, left_out = count + 1, left_out + found.left_out
+        splits = split(document, job.spec, tokens=job.tokens)
+        texts += [text_of(document, passage, job.spec.title) for passage in splits.passages]
+        places += [(number, passage.number) for passage in splits.passages]
+        ids += [document.id] * len(splits.passages)
+        count, left_out = count + 1, left_out + splits.left_out
         if len(texts) >= BLOCK_ROWS:
             yield _Block(number + 1, count, left_out, texts, places, ids)
             texts, places, ids, count, left_out = [], [], [], 0, 0
@@ -176,7 +181,7 @@ def _blocks(documents: Iterable[tuple[int, Document]], job: Job) -> Iterator[_Bl
         yield _Block(number + 1, count, left_out, texts, places, ids)
 
 
-def _encoded(block: _Block, encoder: Encoder) -> Columns | None:
+def _encode_block(block: _Block, encoder: Encoder) -> Columns | None:
     if not block.texts:
         return None
     rows, truncated_tokens = encode_with_truncation(encoder, block.texts)
@@ -189,6 +194,6 @@ def _encoded(block: _Block, encoder: Encoder) -> Columns | None:
         )
     place = np.array(block.places, np.int32)
     return {
-        "float32": rows, **quantised(rows),
+        "float32": rows, **quantise(rows),
         "document": place[:, 0], "passage": place[:, 1], "truncated_tokens": truncated_tokens,
     }  # fmt: skip

@@ -64,7 +64,7 @@ def _embedding_facts(index: Index) -> dict[str, Any]:
     rows, documents, tokens, left_out = (
         sum(embeddings.facts[name] for embeddings in encoded) for name in totals
     )
-    found = {
+    described = {
         "model": f"{model.name}{weights}",
         "reference": model.reference,
         "rows": rows,
@@ -73,4 +73,4 @@ def _embedding_facts(index: Index) -> dict[str, Any]:
         "truncated_tokens": f"{tokens:,} in {documents:,} documents",
         "words_in_no_passage": left_out or "",
     }
-    return {name: value for name, value in found.items() if value != ""}
+    return {name: value for name, value in described.items() if value != ""}

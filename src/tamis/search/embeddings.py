@@ -102,11 +102,11 @@ def same_encoder(first: Rows, second: Rows) -> bool:
     return bool(reach <= PROBE_TOLERANCE * np.linalg.norm(first, axis=1).max(initial=0.0))
 
 
-def quantised(rows: Rows) -> dict[str, NDArray[Any]]:
+def quantise(rows: Rows) -> dict[str, NDArray[Any]]:
     """Rows in bytes, with the step of each row and how far it is from its bytes at most.
 
-    >>> found = quantised(np.float32([[1.27, -0.5, 0.004]]))
-    >>> found["int8"].tolist(), round(float(found["error"][0]), 4)
+    >>> rows = quantise(np.float32([[1.27, -0.5, 0.004]]))
+    >>> rows["int8"].tolist(), round(float(rows["error"][0]), 4)
     ([[127, -50, 0]], 0.004)
     """
     largest = np.abs(rows).max(axis=1, initial=0.0)
@@ -162,30 +162,30 @@ class Embeddings:
 
     def column(self, name: str) -> NDArray[Any]:
         """A column as it is stored, verified: one number or one embedding per row."""
-        found = self.files.array(name)
-        return found.reshape(-1, self.dimensions) if name in ("float32", "int8") else found
+        array = self.files.array(name)
+        return array.reshape(-1, self.dimensions) if name in ("float32", "int8") else array
 
 
 def open_embeddings(folder: Path, name: str | None, digest: str | None) -> Embeddings | None:
     """The embeddings that a commit names; their digest must be the one it records."""
     if name is None:
         return None
-    found = Embeddings(folder / name)
-    if found.files.digest != digest:
-        model = found.model.reference or found.model.name
+    embeddings = Embeddings(folder / name)
+    if embeddings.files.digest != digest:
+        model = embeddings.model.reference or embeddings.model.name
         raise DamagedError(
             f"{folder / name} holds other embeddings",
             hint=f"encode again: {command('index', '-o', folder, '--dense', model, '--force')}",
         )
-    return found
+    return embeddings
 
 
 def write_embeddings(
     folder: Path, columns: Mapping[str, Sequence[NDArray[Any]]], probes: Rows, **facts: Any
 ) -> str:
-    """Write a folder of embeddings from the parts of each column; its digest."""
-    with durable.new_folder(folder) as part:
-        files = ArraysWriter(part)
+    """Write a folder of embeddings from the blocks of each column; its digest."""
+    with durable.new_folder(folder) as unfinished:
+        files = ArraysWriter(unfinished)
         for name in COLUMNS:
             files.write(name, np.empty(0, COLUMNS[name]), *columns[name])
         files.write("probe", probes)
@@ -221,7 +221,7 @@ def _truncated_documents(columns: Mapping[str, Sequence[NDArray[Any]]]) -> int:
     )
 
 
-def carried(
+def carry_columns(
     old: Sequence[tuple[Embeddings, NDArray[np.bool_]]], sizes: Sequence[int]
 ) -> Iterator[dict[str, list[NDArray[Any]]]]:
     """Columns for new segments of these sizes that hold, in order, what is left of old ones.
@@ -245,11 +245,11 @@ def carried(
         yield columns
 
 
-def _stretches(wanted: NDArray[np.bool_]) -> list[slice]:
-    """The stretches of neighbours that are wanted.
+def _stretches(mask: NDArray[np.bool_]) -> list[slice]:
+    """The stretches of neighbours that are true.
 
     >>> _stretches(np.array([True, True, False, True]))
     [slice(0, 2, None), slice(3, 4, None)]
     """
-    turns = np.flatnonzero(np.diff(np.concatenate([[0], wanted.astype(np.int8), [0]])))
+    turns = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
     return [slice(start, end) for start, end in turns.reshape(-1, 2).tolist()]

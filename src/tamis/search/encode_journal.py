@@ -72,8 +72,8 @@ class Work:
             with self._path(column).open("ab") as file:
                 file.truncate(self.rows * self._width(column))
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        with new_file(self.folder / JOURNAL, force=True) as part:
-            part.write_text(text, "utf-8")
+        with new_file(self.folder / JOURNAL, force=True) as unfinished:
+            unfinished.write_text(text, "utf-8")
 
     def _sum(self, start: int, end: int) -> str:
         """The checksum of some rows in all columns; of what there is of them."""
@@ -92,11 +92,11 @@ class Work:
         digest, rows = xxhash.xxh3_64(), 0
         for column, dtype in COLUMNS.items():
             if columns is not None:
-                part = np.ascontiguousarray(columns[column], dtype)
-                digest.update(part.data)
-                rows = len(part)
+                block = np.ascontiguousarray(columns[column], dtype)
+                digest.update(block.data)
+                rows = len(block)
                 with self._path(column).open("ab") as file:
-                    file.write(part.data)
+                    file.write(block.data)
         self.num_documents, self.rows = num_documents, self.rows + rows
         self.left_out += left_out
         line = {
@@ -122,7 +122,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         return
     for line in path.read_bytes().split(b"\n"):
         try:
-            found = json.loads(line)
+            line = json.loads(line)
         except ValueError:
             return
-        yield found
+        yield line

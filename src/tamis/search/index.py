@@ -40,7 +40,7 @@ from tamis.search.dense_encode import (
 )
 from tamis.search.embeddings import EmbeddingModel
 from tamis.search.rankings import BM25, QueryLikelihood
-from tamis.search.segment_writer import append, without
+from tamis.search.segment_writer import append, delete_documents
 from tamis.search.snapshot import Snapshot
 from tamis.search.sources import IndexSource
 from tamis.text.analysis import Analyzer, analyzer
@@ -121,11 +121,11 @@ class Index:
 
     def delete(self, ids: Iterable[str]) -> int:
         """Delete documents by id; how many of the ids were there."""
-        gone, before = Ids.of(ids), 0
+        doc_ids, before = Ids.of(ids), 0
         with durable.locked(self.path):
             commit = self._begin()
             before = self.num_documents
-            self._end(without(self.path, commit, gone))
+            self._end(delete_documents(self.path, commit, doc_ids))
         return before - self.num_documents
 
     def merge(self, memory: int = DEFAULT_MEMORY) -> None:
@@ -157,8 +157,8 @@ class Index:
         """
         with durable.locked(self.path):
             commit = self._begin()
-            there = [] if force else self.snapshot.embeddings
-            job = make_job(encoder, model, passages, tokens, there)
+            existing = [] if force else self.snapshot.embeddings
+            job = make_job(encoder, model, passages, tokens, existing)
             commit = without_embeddings(commit) if force else commit
             self._end(encode_missing(self.path, commit, self.snapshot.segments, job))
             remove_work(self.path)
@@ -310,28 +310,28 @@ def check_memory(memory: int) -> None:
         raise InputError(f"{memory:,} bytes of memory are too few", hint="give it 400 MB at least")
 
 
-def _find_analyzer(wanted: Analyzer | str) -> Analyzer:
-    return analyzer(wanted) if isinstance(wanted, str) else wanted
+def _find_analyzer(name_or_analyzer: Analyzer | str) -> Analyzer:
+    return analyzer(name_or_analyzer) if isinstance(name_or_analyzer, str) else name_or_analyzer
 
 
-def _analyzer_of(path: Path, given: Analyzer | None) -> Analyzer:
+def _analyzer_of(path: Path, analysis: Analyzer | None) -> Analyzer:
     """The analyzer that the index was built with, in the same version."""
     recorded = manifest.expect(path, KIND, LAYOUT)["analyzer"]
-    if given is None:
+    if analysis is None:
         try:
-            given = analyzer(recorded["name"])
+            analysis = analyzer(recorded["name"])
         except InputError as error:
             raise InputError(
                 f"{path} was built with the analyzer {recorded['name']!r}, which tamis has not",
                 hint="hand that analyzer to Index.open",
             ) from error
-    if (given.name, given.version) != (recorded["name"], recorded["version"]):
+    if (analysis.name, analysis.version) != (recorded["name"], recorded["version"]):
         raise InputError(
             f"{path} was built with the analyzer {recorded['name']!r} version "
-            f"{recorded['version']!r}, not {given.name!r} version {given.version!r}",
+            f"{recorded['version']!r}, not {analysis.name!r} version {analysis.version!r}",
             hint="search with the analyzer it was built with, or build it again",
         )
-    return given
+    return analysis
 
 
 def _open_snapshot(path: Path) -> Snapshot:

@@ -76,12 +76,12 @@ class BM25:
 
     def pair_scores(self, frequency: Ints, length: Ints, collection: Statistics) -> PairScores:
         """See `Ranking.pair_scores`."""
-        one, k1, b = np.float32(1), np.float32(self.k1), np.float32(self.b)
+        unit, k1, b = np.float32(1), np.float32(self.k1), np.float32(self.b)
         average = np.float32(collection.total_terms / max(collection.num_documents, 1))
         lengths = byte_lengths().astype(np.float32)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            norms = one / (k1 * ((one - b) + b * lengths / average))
-        saturation = one + frequency.astype(np.float32) * norms[length]
+            norms = unit / (k1 * ((unit - b) + b * lengths / average))
+        saturation = unit + frequency.astype(np.float32) * norms[length]
         return PairScores(False, saturation, _NO_DOUBLES, _NO_INTS, _NO_DOUBLES)
 
     def term_scores(
