@@ -61,8 +61,8 @@ def count_terms(
     """Distinct terms and pair codes of documents numbered from `document` on.
 
     `terms` and `codes` receive one entry per distinct term, `sizes` how many a document has;
-    `last_seen` holds for each term the last document that had it and its entry there. The result is how many
-    entries there are, how many terms were counted, and how many pairs are known.
+    `last_seen` holds for each term the last document that had it and its entry there. Returns how
+    many entries there are, how many terms were counted, and how many pairs are known.
     """
     counts = np.empty(len(terms), np.int32)
     count, total = 0, 0
