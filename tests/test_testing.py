@@ -81,7 +81,9 @@ BROKEN_SCORERS = {
         lambda p, s: sized(s, s.values + p.index[:, 1].astype(np.float32))
     ),
     "alone and": Broken(lambda p, s: sized(s, s.values + np.float32(len(p) / 100))),
-    "no token is counted as cut": Broken(lambda p, s: Scores(s.values, s.truncated_tokens * 0)),
+    "no token is counted as truncated": Broken(
+        lambda p, s: Scores(s.values, s.truncated_tokens * 0)
+    ),
 }
 
 

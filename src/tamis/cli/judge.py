@@ -90,10 +90,10 @@ def judge(
     if answered < len(asked):
         say(f"nothing is found for {counted(len(asked) - answered, 'query')}, left out")
     with open_judging(items, path) as judging:
-        if judging.kept:
-            kept = counted(judging.kept, "judgement")
+        if judging.num_before:
+            kept = counted(judging.num_before, "judgement")
             say(f"{path} has {kept}: kept and extended, nothing is asked twice")
-        to_judge = f"{counted(judging.left, 'document')} for {counted(answered, 'query')}"
+        to_judge = f"{counted(judging.num_left, 'document')} for {counted(answered, 'query')}"
         say(f"to judge: {to_judge}; every answer goes to {path} at once")
         with _keys() as read:
             Desk(judging, thing, read).work()
@@ -158,7 +158,7 @@ class Desk:
     def work(self) -> None:
         """Ask until the end, a `q`, the end of the input, or Ctrl-C."""
         try:
-            while (item := self.judging.current) is not None or self.judging.given:
+            while (item := self.judging.current) is not None or self.judging.num_answered:
                 if not (self._finish() if item is None else self._ask(item)):
                     break
                 self._next_screen()
@@ -324,13 +324,13 @@ def _summary(
     qrels = read_qrels(path)
     relevant = int((qrels.grade > 0).sum())
     say(
-        f"{path}: {counted(len(qrels.grade), 'judgement')} ({judging.given:,} new) of "
+        f"{path}: {counted(len(qrels.grade), 'judgement')} ({judging.num_answered:,} new) of "
         f"{counted(len(qrels), 'query')}, {relevant:,} relevant"
     )
-    if judging.left or judging.skipped:
-        partly = judging.partly()
+    if judging.num_left or judging.num_skipped:
+        partly = judging.count_partly_judged()
         half = f", {counted(partly, 'query')} judged in part" if partly else ""
-        say(f"{counted(judging.left, 'document')} left, {judging.skipped:,} skipped{half}")
+        say(f"{counted(judging.num_left, 'document')} left, {judging.num_skipped:,} skipped{half}")
         usual = {("--depth", DEPTH), ("--sample", SAMPLE), ("--seed", SEED)}
         given = [each for pair in options.items() if pair not in usual for each in map(str, pair)]
         say(f"go on:   {shlex.join(['tamis', 'judge', *arguments, *given])}")

@@ -109,8 +109,10 @@ def describe_collection(collection: Collection) -> Facts:
         if queries.fields:
             facts["queries"]["fields"] = ", ".join(queries.fields)
     if qrels:
-        facts["judgements"] = ByName({split: _judged(part) for split, part in qrels.items()})
-        judged = Ids.of(chain.from_iterable(part.queries for part in qrels.values()))
+        facts["judgements"] = ByName(
+            {split: _judged(split_qrels) for split, split_qrels in qrels.items()}
+        )
+        judged = Ids.of(chain.from_iterable(split_qrels.queries for split_qrels in qrels.values()))
         facts["queries_without_judgements"] = int((queries.ids.positions_in(judged) < 0).sum())
         warnings += _strangers(qrels, queries, ids) + _leaks(queries, qrels)
     facts |= collection.facts()
@@ -186,19 +188,19 @@ def _judged(qrels: Qrels) -> dict[str, Any]:
 def _strangers(qrels: Mapping[str, Qrels], queries: Queries, docs: Ids) -> list[str]:
     """Judgements for queries or documents that the collection does not have."""
     sentences = []
-    for split, part in qrels.items():
-        lost = int((part.docs.positions_in(docs)[part.doc] < 0).sum())
+    for split, split_qrels in qrels.items():
+        lost = int((split_qrels.docs.positions_in(docs)[split_qrels.doc] < 0).sum())
         if lost:
             sentences.append(
                 f"{split}: {counted(lost, 'judgement')} for documents that are not there"
             )
-        lost = int((part.queries.positions_in(queries.ids) < 0).sum())
+        lost = int((split_qrels.queries.positions_in(queries.ids) < 0).sum())
         if lost:
             sentences.append(f"{split}: judgements for {counted(lost, 'query')} that are not there")
     return sentences
 
 
-def leaks(queries: Queries, parts: Mapping[str, Ids]) -> list[tuple[str, str, str, str]]:
+def leaks(queries: Queries, splits: Mapping[str, Ids]) -> list[tuple[str, str, str, str]]:
     """Queries of different parts that are the same or nearly: part, query, other part, query.
 
     >>> from tamis.types import Query
@@ -207,35 +209,37 @@ def leaks(queries: Queries, parts: Mapping[str, Ids]) -> list[tuple[str, str, st
     [('train', 'a', 'test', 'b')]
     """
     part_of: list[list[str]] = [[] for _ in range(len(queries))]
-    for name, part in parts.items():
-        numbers = part.positions_in(queries.ids)
+    for name, query_ids in splits.items():
+        numbers = query_ids.positions_in(queries.ids)
         for number in numbers[numbers >= 0].tolist():
             part_of[number].append(name)
     ids = queries.ids
     pairs = [
-        (here, ids[n], there, ids[n])
+        (first_split, ids[n], second_split, ids[n])
         for n, names in enumerate(part_of)
-        for here, there in combinations(names, 2)
+        for first_split, second_split in combinations(names, 2)
     ]
     for group in near_duplicates(queries.texts or ()):
         for first, second in combinations(group, 2):
-            for here in part_of[first]:
-                for there in part_of[second]:
-                    if here != there:
-                        pairs.append((here, ids[first], there, ids[second]))
+            for first_split in part_of[first]:
+                for second_split in part_of[second]:
+                    if first_split != second_split:
+                        pairs.append((first_split, ids[first], second_split, ids[second]))
     return pairs
 
 
 def _leaks(queries: Queries, qrels: Mapping[str, Qrels]) -> list[str]:
-    pairs = leaks(queries, {split: part.queries for split, part in qrels.items()})
+    pairs = leaks(queries, {split: split_qrels.queries for split, split_qrels in qrels.items()})
     if not pairs:
         return []
     sentences = [
         f"{counted(len(pairs), 'pair')} of queries in different splits are the same or nearly"
     ]
-    for here, first, there, second in pairs[:MAX_SHOWN_LEAKS]:
+    for first_split, first, second_split, second in pairs[:MAX_SHOWN_LEAKS]:
         text = queries[first].text
-        sentences.append(f"leak: {here} {first!r} and {there} {second!r}: {text[:70]}")
+        sentences.append(
+            f"leak: {first_split} {first!r} and {second_split} {second!r}: {text[:70]}"
+        )
     return sentences
 
 
@@ -308,11 +312,11 @@ def passage_statistics(
     windows_left_out, words_left_out = 0, 0
     with Progress("splitting documents", unit="documents") as progress:
         for document in collection.documents:
-            parts = split_document(document, spec, tokens=tokens, seed=seed)
-            per_document.append(len(parts.passages))
-            words += [_words(document, passage) for passage in parts.passages]
-            windows_left_out += parts.windows - len(parts.passages)
-            words_left_out += parts.left_out
+            pieces = split_document(document, spec, tokens=tokens, seed=seed)
+            per_document.append(len(pieces.passages))
+            words += [_words(document, passage) for passage in pieces.passages]
+            windows_left_out += pieces.windows - len(pieces.passages)
+            words_left_out += pieces.left_out
             progress.advance()
     facts: dict[str, Any] = {
         **spec.record(),

@@ -29,7 +29,7 @@ Reader = Callable[[Path, Faults], T]
 def detect_format(path: Path | str, columns: Columns | None = None) -> str:
     r"""The format of a file or folder: a name in the registry, or the kind of a tamis folder.
 
-    `columns` are names the user gave, which a header may have in place of the usual ones.
+    `columns` are names the user gave, which a header may have in place of the default ones.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

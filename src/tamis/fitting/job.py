@@ -200,7 +200,11 @@ def _open_collection(request: FitRequest) -> tuple[Collection, Analyzer | str]:
 def _with_objects(collection: Collection, request: FitRequest) -> Collection:
     """A collection with the queries and judgements of the request, files or objects."""
     files = {split: path for split, path in request.qrels.items() if isinstance(path, str)}
-    objects = {split: each for split, each in request.qrels.items() if isinstance(each, Qrels)}
+    objects = {
+        split: judgements
+        for split, judgements in request.qrels.items()
+        if isinstance(judgements, Qrels)
+    }
     path = request.queries if isinstance(request.queries, str) else None
     collection = with_files(collection, path, files or None)
     queries = request.queries if isinstance(request.queries, Queries) else None
@@ -230,7 +234,7 @@ def _refuse_unknown_queries(collection: Collection) -> None:
 
 
 def _check_inputs(request: FitRequest) -> None:
-    """Open what a later step needs, so that a wrong name is told before any work."""
+    """Open what a later step needs, so that a wrong name fails before any work."""
     if request.teacher is not None:
         find_base(request.teacher)
     vectors = request.word_vectors

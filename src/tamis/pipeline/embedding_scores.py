@@ -124,5 +124,5 @@ def stored_scores(
     )
     if not embeddings or not alike or count_documents_without_embeddings(snapshot):
         return None
-    known = same_encoder(embeddings[0].probe, encoder.rows)
-    return StoredScores(encoder.encoder, snapshot, skip) if known else None
+    is_same = same_encoder(embeddings[0].probe, encoder.rows)
+    return StoredScores(encoder.encoder, snapshot, skip) if is_same else None

@@ -114,7 +114,7 @@ def relevance_models(
 ) -> Any:
     """For each query the best k terms of its documents and their weights, which sum to one.
 
-    Each document's vector is cut to its k most frequent terms, scaled to sum to one, and weighted
+    Each document's term vector keeps its k most frequent terms, scaled to sum to one, and weighted
     by the document's score.
     """
     queries = len(bounds) - 1

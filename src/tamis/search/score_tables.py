@@ -53,7 +53,7 @@ class Workspace(NamedTuple):
 
     sums: Sums
     tables: NDArray[np.int32]
-    parts: NDArray[np.float64]
+    frequency_scores: NDArray[np.float64]
     keys: Keys
     spare: Keys
     histogram: NDArray[np.int32]
@@ -147,7 +147,14 @@ def prepare(
             continue
         row = n - batch.offsets[query]
         table = work.tables[row]
-        fill_table(batch.weights[n], batch.priors[n], batch.scales[query], pairs, work.parts, table)
+        fill_table(
+            batch.weights[n],
+            batch.priors[n],
+            batch.scales[query],
+            pairs,
+            work.frequency_scores,
+            table,
+        )
         rank = k + segment.deletions
         top, reached = best_of_term(segment, term, table, rank, threshold, work.histogram)
         if reached > 0:

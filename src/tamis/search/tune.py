@@ -42,7 +42,7 @@ GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "weight": (0.2, 0.35, 0.5, 0.65, 0.8),
     },
 }
-"""What is tried, parameter by parameter: ours, around Anserini's defaults and the usual tunings."""
+"""What is tried, parameter by parameter: ours, around Anserini's defaults and common tunings."""
 
 DEFAULTS = {
     "bm25": {"k1": 0.9, "b": 0.4},

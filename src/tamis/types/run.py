@@ -262,12 +262,12 @@ class Run:
         """The rankings of those of these queries that are in the run."""
         numbers = queries.positions_in(self.queries.ids)
         numbers = numbers[numbers >= 0]
-        wanted = np.zeros(len(self), bool)
-        wanted[numbers] = True
-        part = self.rows(np.repeat(wanted, self.sizes()))
-        bounds = np.concatenate([part.offsets[:-1][wanted], part.offsets[-1:]])
+        selected = np.zeros(len(self), bool)
+        selected[numbers] = True
+        rows = self.rows(np.repeat(selected, self.sizes()))
+        bounds = np.concatenate([rows.offsets[:-1][selected], rows.offsets[-1:]])
         return Run._unchecked(
-            self.queries.select(numbers), self.docs, bounds, part.doc, part.score, part.extra
+            self.queries.select(numbers), self.docs, bounds, rows.doc, rows.score, rows.extra
         )
 
     def with_queries(self, queries: Queries) -> Run:
@@ -293,7 +293,7 @@ class Run:
         return self._with(docs=docs, doc=doc)
 
     def with_extra(self, **columns: ArrayLike) -> Run:
-        """The same rankings with further columns, a value a row."""
+        """The same rankings with further columns, one value per row."""
         extra = {name: np.asarray(column) for name, column in columns.items()}
         for name, column in extra.items():
             if len(column) != len(self.doc):

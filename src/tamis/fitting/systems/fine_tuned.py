@@ -53,12 +53,12 @@ class FineTuned(Reranker):
         scored = (2 * budget.selection_queries + budget.test_queries) * per_query
         trainings = budget.folds + 1
         text = self._text_seconds(budget, trainings)
-        wanted = wanted_texts(data)
+        num_texts = wanted_texts(data)
         least = MIN_QUERY_TEXTS if data.trains_queries_only else MIN_TEXTS
         what = f"{self.description}{': how it encodes queries' * data.trains_queries_only}"
-        cost = TrainingCost(text, scored, least, wanted)
+        cost = TrainingCost(text, scored, least, num_texts)
         step = budget.add_training(self.key, self.name, what, cost)
-        budget.steps[-1] = replace(budget.steps[-1], wanted=wanted)
+        budget.steps[-1] = replace(budget.steps[-1], wanted=num_texts)
         if step is None:
             return
         more = 2 * budget.selection_queries * per_query
