@@ -16,7 +16,7 @@ from tamis.types.pipeline import Scale
 
 
 class Overlap:
-    """Scores by shared letters; reads `most` characters and counts the words beyond as cut."""
+    """Scores by shared letters; reads `most` characters and counts the words beyond as truncated."""
 
     scale: Scale = "regression"
 
@@ -68,7 +68,9 @@ BROKEN_SCORERS = {
     "the scale is 'stars'": Broken(lambda pairs, scores: scores, "stars"),
     "no pairs": Broken(refuses_nothing),
     "15 pairs but scores of shape": Broken(lambda p, s: sized(s, s.values[:-1])),
-    "15 pairs but counts of cut": Broken(lambda p, s: Scores(s.values, s.truncated_tokens[:-1])),
+    "15 pairs but counts of truncated": Broken(
+        lambda p, s: Scores(s.values, s.truncated_tokens[:-1])
+    ),
     "scores are float64": Broken(lambda p, s: sized(s, s.values.astype(np.float64))),
     "not a finite number": Broken(lambda p, s: sized(s, s.values * np.float32(np.nan))),
     "is not a whole number": Broken(lambda p, s: Scores(s.values, s.truncated_tokens - 1)),

@@ -51,7 +51,7 @@ def check_scorer(scorer: Scorer, pairs: Pairs | None = None, long_text: int = LO
     )
     _check_order(scorer, pairs, scores)
     _check_batch_of_one(scorer, pairs, scores)
-    _check_cuts(scorer, long_text)
+    _check_truncation(scorer, long_text)
 
 
 def _require(holds: bool, sentence: str) -> None:
@@ -125,8 +125,9 @@ def _check_batch_of_one(scorer: Scorer, pairs: Pairs, scores: Scores) -> None:
         )
 
 
-def _check_cuts(scorer: Scorer, words: int) -> None:
-    """Words that change the score of a short text must count at the end of a long one, or be counted.
+def _check_truncation(scorer: Scorer, words: int) -> None:
+    """Words that change the score of a short text must do so at the end of a long one, or be
+    counted as truncated.
 
     The words are the query's own, which no scorer that reads them can overlook.
     """
