@@ -16,7 +16,7 @@ from tamis.types.pipeline import Scale
 
 
 class Overlap:
-    """Scores by shared letters; reads `most` characters and counts the words beyond as truncated."""
+    """Scores by shared letters; reads `most` characters and counts the other words as truncated."""
 
     scale: Scale = "regression"
 
