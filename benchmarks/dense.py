@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.search import Index
-from tamis.search.dense_search import search_vectors
+from tamis.search.dense_search import search_embeddings
 from tamis.types import Document
 
 Matrix = NDArray[np.float32]
@@ -47,7 +47,7 @@ class Numbered:
 
 
 def copies(real: Matrix, count: int, seed: int) -> Matrix:
-    """Vectors with noise, of length one."""
+    """Embeddings with noise, of length one."""
     draw = np.random.default_rng(seed)
     made = real[draw.integers(len(real), size=count)].copy()
     noise = draw.standard_normal(made.shape, np.float32)
@@ -57,7 +57,7 @@ def copies(real: Matrix, count: int, seed: int) -> Matrix:
 
 def real_rows(indexes: Sequence[Path]) -> Matrix:
     """The float vectors of some indexes."""
-    encoded = [vectors for path in indexes for vectors in Index.open(path).snapshot.encoded]
+    encoded = [vectors for path in indexes for vectors in Index.open(path).snapshot.embeddings]
     return np.concatenate([vectors.column("float32") for vectors in encoded])
 
 
@@ -72,7 +72,9 @@ def by_numpy(rows: Matrix, queries: Matrix, top: int) -> NDArray[np.int64]:
 
 def by_tamis(index: Index, queries: Matrix, top: int, threads: int) -> NDArray[np.int32]:
     """The same by tamis; document numbers are row numbers here."""
-    hits = search_vectors(index.snapshot, queries, np.zeros(len(queries), np.int32), top, threads)
+    hits = search_embeddings(
+        index.snapshot, queries, np.zeros(len(queries), np.int32), top, threads
+    )
     return hits.doc.reshape(len(queries), top)
 
 

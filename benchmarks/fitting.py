@@ -39,7 +39,7 @@ from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run, write_run
 from tamis.evaluation import evaluate, holm, t_test
 from tamis.fitting import job
-from tamis.fitting.model_training import FINE_TUNING, NEGATIVES_DEPTH, recipe_for
+from tamis.fitting.candidate_models import FINE_TUNING, NEGATIVES_DEPTH, recipe_for
 from tamis.fitting.query_splits import MAX_TEST_QUERIES, passages_for, sample, split_queries
 from tamis.fitting.request import FitRequest
 from tamis.fitting.sieve import load_sieve
@@ -169,7 +169,7 @@ def index_with_vectors(collection: str, work: Path, data: Path, base: Path) -> P
     if made is None:
         source = open_collection(data / collection, on_error="skip")
         made = Index.build(source.documents, path)
-    if not made.snapshot.encoded:
+    if not made.snapshot.embeddings:
         encoder: Any = open_ranker(base).scorer
         made.encode(encoder, passages=passages_for(made))
     return path

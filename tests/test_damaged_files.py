@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis.collection.arrow_files import DIGEST, read_metadata, read_parquet, write_parquet
+from tamis.collection.candidate_rows import reranking_to_parquet
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.collection.readers import open_collection
-from tamis.collection.reranking_table import reranking_to_parquet
 from tamis.collection.runs import read_run, read_spec, write_run
 from tamis.collection.writers import write_collection
 from tamis.errors import DamagedError, InputError, TamisError

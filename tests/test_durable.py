@@ -653,8 +653,8 @@ def test_elsewhere_a_line_every_ten_seconds(
     out, error = capsys.readouterr()
     assert out == ""
     assert error == (
-        "reading: 20 of 100 documents (20%), 2 a second, 40 s left\n"
-        "reading: 40 of 100 documents (40%), 2 a second, 30 s left\n"
+        "reading: 20 of 100 documents (20%), 2 per second, 40 s left\n"
+        "reading: 40 of 100 documents (40%), 2 per second, 30 s left\n"
     )
 
 
@@ -683,10 +683,10 @@ def test_in_a_terminal_a_bar_that_goes_away(
 @pytest.mark.parametrize(
     ("done", "total", "elapsed", "said"),
     [
-        (0, 10, 0.0, "0 of 10 (0%), 0 a second"),
-        (1, 10, 4.0, "1 of 10 (10%), 0.25 a second, 36 s left"),
-        (5000, None, 2.0, "5,000, 2,500 a second"),
-        (10, 10, 5.0, "10 of 10 (100%), 2 a second, 0 s left"),
+        (0, 10, 0.0, "0 of 10 (0%), 0 per second"),
+        (1, 10, 4.0, "1 of 10 (10%), 0.25 per second, 36 s left"),
+        (5000, None, 2.0, "5,000, 2,500 per second"),
+        (10, 10, 5.0, "10 of 10 (100%), 2 per second, 0 s left"),
     ],
 )
 def test_progress_in_words(done: int, total: int | None, elapsed: float, said: str) -> None:

@@ -408,7 +408,7 @@ def test_an_index_encoded_in_other_passages_is_refused(folder: Path, tmp_path: P
     with pytest.raises(InputError, match="passages"):
         open_source(spec)
     cross_encoder = spec_of("scorer", open_scorer(folder / "cross-encoder"))
-    with pytest.raises(InputError, match="makes no vectors"):
+    with pytest.raises(InputError, match="makes no embeddings"):
         open_source({**index.dense(encoder).spec(), "encoder": cross_encoder})
 
 

@@ -16,7 +16,7 @@ from tamis.types.pipeline import Scale
 
 
 class Overlap:
-    """Scores by shared letters; reads `most` characters and counts the words beyond as cut."""
+    """Scores by shared letters; reads `most` characters and counts the other words as truncated."""
 
     scale: Scale = "regression"
 
@@ -68,7 +68,9 @@ BROKEN_SCORERS = {
     "the scale is 'stars'": Broken(lambda pairs, scores: scores, "stars"),
     "no pairs": Broken(refuses_nothing),
     "15 pairs but scores of shape": Broken(lambda p, s: sized(s, s.values[:-1])),
-    "15 pairs but counts of cut": Broken(lambda p, s: Scores(s.values, s.truncated_tokens[:-1])),
+    "15 pairs but counts of truncated": Broken(
+        lambda p, s: Scores(s.values, s.truncated_tokens[:-1])
+    ),
     "scores are float64": Broken(lambda p, s: sized(s, s.values.astype(np.float64))),
     "not a finite number": Broken(lambda p, s: sized(s, s.values * np.float32(np.nan))),
     "is not a whole number": Broken(lambda p, s: Scores(s.values, s.truncated_tokens - 1)),
@@ -81,7 +83,9 @@ BROKEN_SCORERS = {
         lambda p, s: sized(s, s.values + p.index[:, 1].astype(np.float32))
     ),
     "alone and": Broken(lambda p, s: sized(s, s.values + np.float32(len(p) / 100))),
-    "no token is counted as cut": Broken(lambda p, s: Scores(s.values, s.truncated_tokens * 0)),
+    "no token is counted as truncated": Broken(
+        lambda p, s: Scores(s.values, s.truncated_tokens * 0)
+    ),
 }
 
 
@@ -131,7 +135,7 @@ class Changed(Stage):
 
 def columns(run: Run, **changes: object) -> Run:
     names = ("queries", "docs", "offsets", "doc", "score")
-    return Run.trusted(**{name: changes.get(name, getattr(run, name)) for name in names})  # type: ignore[arg-type]
+    return Run._unchecked(**{name: changes.get(name, getattr(run, name)) for name in names})  # type: ignore[arg-type]
 
 
 def turned(run: Run) -> Run:

@@ -36,10 +36,10 @@ def processor_in(cpuinfo: str) -> str:
     'Old (no AVX2)'
     """
     pairs = [line.split(":", 1) for line in cpuinfo.splitlines() if ":" in line]
-    said = {name.strip(): value.strip() for name, value in reversed(pairs)}
-    name = said.get("model name") or platform.processor() or platform.machine()
-    if "flags" not in said:
+    values = {name.strip(): value.strip() for name, value in reversed(pairs)}
+    name = values.get("model name") or platform.processor() or platform.machine()
+    if "flags" not in values:
         return name
-    flags = set(said["flags"].split())
-    known = [label for label, names in INSTRUCTIONS.items() if flags.intersection(names)]
-    return f"{name} ({', '.join(known) or 'no AVX2'})"
+    flags = set(values["flags"].split())
+    instructions = [label for label, names in INSTRUCTIONS.items() if flags.intersection(names)]
+    return f"{name} ({', '.join(instructions) or 'no AVX2'})"

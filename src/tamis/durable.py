@@ -40,14 +40,14 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     if not path.parent.is_dir():
         raise OutputError(f"there is no folder {path.parent}", hint="make it first")
     _remove_stale(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield part
-        _sync(part)
-        part.replace(path)
+        yield unfinished
+        _sync(unfinished)
+        unfinished.replace(path)
         _sync(path.parent)
     finally:
-        part.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -97,27 +97,27 @@ def new_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
         _refuse_existing(path, force)  # another writer may have ended meanwhile
-        part = path.with_name(f".{path.name}.part")
-        _remove(part)  # what a killed writer left
-        part.mkdir()
-        mode = stat.S_IMODE(part.stat().st_mode)
+        unfinished = path.with_name(f".{path.name}.part")
+        _remove(unfinished)  # what a killed writer left
+        unfinished.mkdir()
+        mode = stat.S_IMODE(unfinished.stat().st_mode)
         try:
-            yield part
-            for file in [*part.rglob("*"), part]:
+            yield unfinished
+            for file in [*unfinished.rglob("*"), unfinished]:
                 _set_mode(file, mode)
                 _sync(file)
-            _put_in_place(part, path)
+            _put_in_place(unfinished, path)
             _sync(path.parent)
         finally:
-            _remove(part)
+            _remove(unfinished)
 
 
 def _set_mode(path: Path, mode: int) -> None:
     """Give a folder this mode, and a file the same without the right to execute."""
-    wanted = mode if path.is_dir() else mode & 0o666
-    if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) != wanted:
+    new_mode = mode if path.is_dir() else mode & 0o666
+    if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) != new_mode:
         with suppress(PermissionError):  # a file system without modes
-            path.chmod(wanted)
+            path.chmod(new_mode)
 
 
 def folder_exists(path: Path) -> bool:
@@ -216,7 +216,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _put_in_place(part: Path, path: Path) -> None:
+def _put_in_place(unfinished: Path, path: Path) -> None:
     """Rename; where `path` exists the two change places in one step, if the system can.
 
     What is under the name `_aside` is whole, so it is removed under another name.
@@ -228,18 +228,23 @@ def _put_in_place(part: Path, path: Path) -> None:
         aside.rename(trash)
         _remove(trash)
     if not path.exists():
-        part.rename(path)
+        unfinished.rename(path)
         return
     try:
         exchange = ctypes.CDLL(None).renameat2
-        here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-        if exchange(here, os.fsencode(part), here, os.fsencode(path), swap) == 0:
+        current_folder, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        if (
+            exchange(
+                current_folder, os.fsencode(unfinished), current_folder, os.fsencode(path), swap
+            )
+            == 0
+        ):
             return
     except (AttributeError, OSError):
         pass
     path.rename(aside)
-    part.rename(path)
-    aside.rename(part)
+    unfinished.rename(path)
+    aside.rename(unfinished)
 
 
 class SumsWriter:
@@ -307,10 +312,11 @@ class Checked:
     """A memory-mapped file whose blocks are verified when they are first touched."""
 
     def __init__(self, path: Path, sums: NDArray[np.uint64], size: int) -> None:
-        found = path.stat().st_size if path.exists() else None
-        if found != size:
+        actual_size = path.stat().st_size if path.exists() else None
+        if actual_size != size:
+            bytes_there = "no" if actual_size is None else f"{actual_size:,}"
             raise DamagedError(
-                f"{path} has {'no' if found is None else f'{found:,}'} bytes instead of {size:,}",
+                f"{path} has {bytes_there} bytes instead of {size:,}",
                 hint="it was cut short or changed; build it again",
             )
         self.path = path
@@ -394,17 +400,17 @@ def describe_progress(done: int, total: int | None, elapsed: float, unit: str = 
     """Progress in words.
 
     >>> describe_progress(250, 1000, 10.0, "documents")
-    '250 of 1,000 documents (25%), 25 a second, 30 s left'
+    '250 of 1,000 documents (25%), 25 per second, 30 s left'
     >>> describe_progress(250, None, 10.0, "documents")
-    '250 documents, 25 a second'
+    '250 documents, 25 per second'
     """
     rate = done / elapsed if elapsed else 0.0
     unit = f" {unit}" if unit else ""
-    speed = f"{rate:,.0f} a second" if rate >= 1 else f"{rate:.2g} a second"
+    speed = f"{rate:,.0f} per second" if rate >= 1 else f"{rate:.2g} per second"
     if not total:
         return f"{done:,}{unit}, {speed}"
-    left = f", {duration((total - done) / rate)} left" if rate else ""
-    return f"{done:,} of {total:,}{unit} ({done / total:.0%}), {speed}{left}"
+    time_left = f", {duration((total - done) / rate)} left" if rate else ""
+    return f"{done:,} of {total:,}{unit} ({done / total:.0%}), {speed}{time_left}"
 
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -422,9 +428,9 @@ def parse_time(text: str, unit: Literal["s", "m"]) -> float:
     """
     compact = re.sub(r"\s+", "", text.lower())
     compact += unit if re.fullmatch(_NUMBER, compact) else ""
-    parts = re.findall(rf"({_NUMBER})(h|min|ms|m|s)", compact)
-    seconds = math.fsum(float(number) * UNITS[name] for number, name in parts)
-    if "".join(number + name for number, name in parts) != compact or not 0 < seconds < math.inf:
+    amounts = re.findall(rf"({_NUMBER})(h|min|ms|m|s)", compact)
+    seconds = math.fsum(float(number) * UNITS[name] for number, name in amounts)
+    if "".join(number + name for number, name in amounts) != compact or not 0 < seconds < math.inf:
         raise InputError(f"{text!r} is not a length of time", hint="write 20m, 1h30m, 90s or 200ms")
     return seconds
 
@@ -435,9 +441,9 @@ def duration(seconds: float) -> str:
     >>> duration(42), duration(190), duration(7300)
     ('42 s', '3 min 10 s', '2 h 1 min')
     """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"

@@ -57,8 +57,8 @@ def experiment(
     _check_systems(systems, baseline)
     judged = as_qrels(qrels)
     judged, searched = _judged_queries(judged, _named_as_judged(queries, judged))
-    opened = {name: _source_of(system) or as_run(system, name) for name, system in systems.items()}
-    runs = {name: _rank(name, system, searched) for name, system in opened.items()}
+    rankers = {name: _source_of(system) or as_run(system, name) for name, system in systems.items()}
+    runs = {name: _rank(name, system, searched) for name, system in rankers.items()}
     evaluation = evaluate_runs(judged, runs, parsed)
     if baseline is None:
         return evaluation

@@ -43,7 +43,8 @@ def expect(folder: Path, kind: str, version: int) -> Manifest:
         )
     if note["kind"] != kind:
         raise InputError(
-            f"{folder} is {_one(note['kind'])}, not {_one(kind)}", hint=f"this needs {_one(kind)}"
+            f"{folder} is {_with_article(note['kind'])}, not {_with_article(kind)}",
+            hint=f"this needs {_with_article(kind)}",
         )
     if note.get("layout") != version:
         raise InputError(
@@ -53,5 +54,5 @@ def expect(folder: Path, kind: str, version: int) -> Manifest:
     return note
 
 
-def _one(kind: str) -> str:
+def _with_article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -66,18 +66,18 @@ class HasSpec(Protocol):
         """Plain JSON from which it can be opened again."""
 
 
-def spec_of(role: str, thing: object) -> Spec:
+def spec_of(role: str, value: object) -> Spec:
     """The spec of a scorer or of documents; of kind `python` where it has none.
 
     >>> spec_of("scorer", print)
     {'scorer': 'python', 'version': 1, 'class': 'builtin_function_or_method'}
     """
-    return thing.spec() if isinstance(thing, HasSpec) else python_spec(role, thing)
+    return value.spec() if isinstance(value, HasSpec) else python_spec(role, value)
 
 
-def python_spec(role: str, thing: object) -> Spec:
+def python_spec(role: str, value: object) -> Spec:
     """The spec of what cannot be opened again: it only says what it was."""
-    return {role: PYTHON, "version": SPEC_VERSION, "class": type(thing).__name__}
+    return {role: PYTHON, "version": SPEC_VERSION, "class": type(value).__name__}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +113,8 @@ class Opening:
     def _scorer_key(self, spec: Spec) -> str:
         """What tells two scorers apart, wherever paths start from."""
         place = isinstance(spec, dict) and spec.get("path")
-        here = {"path": str(absolute(self.path(place)))} if isinstance(place, str) else {}
-        return f"scorer {dict(spec) | here if isinstance(spec, dict) else spec!r}"
+        path_fields = {"path": str(absolute(self.path(place)))} if isinstance(place, str) else {}
+        return f"scorer {dict(spec) | path_fields if isinstance(spec, dict) else spec!r}"
 
     def open(self, role: str, spec: object) -> Any:
         """What a spec describes in a role."""
@@ -137,7 +137,7 @@ class Opening:
             raise UnknownKindError(
                 f"this {role} was made in Python ({_shortened(spec.get('class'))}): its spec "
                 "cannot be opened",
-                hint=f"make it again, or name what lies on disk as its {role}: {_known(role)}",
+                hint=f"make it again, or name what lies on disk as its {role}: {_kinds_of(role)}",
             )
         handed_in = self.openers.get(role, {})
         if isinstance(kind, str) and kind in handed_in:
@@ -152,7 +152,7 @@ class Opening:
         what = "no kind" if kind is None else f"the kind {_shortened(kind)}"
         raise UnknownKindError(
             f"the spec of a {role} names {what}, which nothing here opens",
-            hint=f"kinds: {_known(role)}; others are handed in: openers={{{role!r}: {{…}}}}",
+            hint=f"kinds: {_kinds_of(role)}; others are handed in: openers={{{role!r}: {{…}}}}",
         )
 
     def path(self, text: str) -> Path:
@@ -307,7 +307,7 @@ def _type_name(types: Types) -> str:
     if types == NUMBER:
         return "a number"
     several = types if isinstance(types, tuple) else (types,)
-    return " or ".join(names.get(one, one.__name__) for one in several)
+    return " or ".join(names.get(type_, type_.__name__) for type_ in several)
 
 
 def _shortened(value: object) -> str:
@@ -315,7 +315,7 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _known(role: str) -> str:
+def _kinds_of(role: str) -> str:
     return ", ".join(OPENERS.get(role, {}))
 
 

@@ -120,12 +120,18 @@ def split(
             f"cannot make {len(shares)} parts",
             hint="write more queries",
         )
-    wanted = {name: share / total * len(queries) for name, share in shares.items()}
-    parts: dict[str, list[int]] = {name: [] for name in shares}
+    sizes = {name: share / total * len(queries) for name, share in shares.items()}
+    numbers_by_split: dict[str, list[int]] = {name: [] for name in shares}
     for group in groups:
-        emptiest = max(parts, key=lambda name: (wanted[name] - len(parts[name])) / wanted[name])
-        parts[emptiest].extend(group)
-    return {name: queries.ids.select(np.array(sorted(part), int)) for name, part in parts.items()}
+        emptiest = max(
+            numbers_by_split,
+            key=lambda name: (sizes[name] - len(numbers_by_split[name])) / sizes[name],
+        )
+        numbers_by_split[emptiest].extend(group)
+    return {
+        name: queries.ids.select(np.array(sorted(numbers), int))
+        for name, numbers in numbers_by_split.items()
+    }
 
 
 def folds(
@@ -146,8 +152,11 @@ def folds(
     held_out = split(queries, shares, seed=seed, answers=answers).values()
     everything = np.arange(len(queries))
     return [
-        (queries.ids.select(np.setdiff1d(everything, part.positions_in(queries.ids))), part)
-        for part in held_out
+        (
+            queries.ids.select(np.setdiff1d(everything, held_out_ids.positions_in(queries.ids))),
+            held_out_ids,
+        )
+        for held_out_ids in held_out
     ]
 
 
@@ -157,7 +166,7 @@ def _shuffled_groups(
     """Queries that belong together, in a seeded order; large groups first, so that they fit."""
     alike = near_duplicates(queries.texts) if queries.texts is not None else []
     if answers is not None:
-        both = _joined([*alike, *_sharing(queries.ids, answers)], len(queries))
+        both = _join_groups([*alike, *_groups_by_answer(queries.ids, answers)], len(queries))
         alike = both if max(map(len, both), default=0) <= room else alike
     grouped = {number for group in alike for number in group}
     groups = alike + [[number] for number in range(len(queries)) if number not in grouped]
@@ -165,20 +174,20 @@ def _shuffled_groups(
     return sorted((groups[n] for n in order), key=len, reverse=True)
 
 
-def _sharing(ids: Ids, qrels: Qrels) -> list[list[int]]:
-    """The numbers of queries that share a relevant document, a group a document."""
+def _groups_by_answer(ids: Ids, qrels: Qrels) -> list[list[int]]:
+    """The numbers of queries that share a relevant document, one group per document."""
     whose = np.repeat(qrels.queries.positions_in(ids), np.diff(qrels.offsets))
-    kept = (qrels.grade > 0) & (whose >= 0)
-    doc, query = qrels.doc[kept], whose[kept]
+    is_relevant = (qrels.grade > 0) & (whose >= 0)
+    doc, query = qrels.doc[is_relevant], whose[is_relevant]
     order = np.argsort(doc, kind="stable")
-    parts = np.split(query[order], np.flatnonzero(np.diff(doc[order])) + 1)
-    return [part.tolist() for part in parts if len(part) > 1]
+    groups = np.split(query[order], np.flatnonzero(np.diff(doc[order])) + 1)
+    return [group.tolist() for group in groups if len(group) > 1]
 
 
-def _joined(groups: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+def _join_groups(groups: Sequence[Sequence[int]], count: int) -> list[list[int]]:
     """Groups that share a member made one, those of one member left out.
 
-    >>> _joined([[0, 2], [2, 3], [1, 4]], 6)
+    >>> _join_groups([[0, 2], [2, 3], [1, 4]], 6)
     [[0, 2, 3], [1, 4]]
     """
     pairs = np.array([(group[0], other) for group in groups for other in group[1:]], int)
@@ -186,5 +195,5 @@ def _joined(groups: Sequence[Sequence[int]], count: int) -> list[list[int]]:
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
     label = connected_components(graph, directed=False)[1]
     order = np.argsort(label, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
-    return sorted(part.tolist() for part in parts if len(part) > 1)
+    components = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    return sorted(group.tolist() for group in components if len(group) > 1)

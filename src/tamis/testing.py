@@ -22,7 +22,7 @@ Opened = TypeVar("Opened", Source, Stage)
 TOLERANCE = 1e-5
 """How far the score of a pair may lie from its score in another batch."""
 LONG_TEXT = 5000
-"""Words of the text that is long enough to be cut, where a scorer cuts."""
+"""Words of the text that is long enough to be truncated, where a scorer truncates."""
 _QUERIES = ("how does a drum sieve work", "grain", "Ünïcödé 円い箱 🙂?")
 _TEXTS = (
     "A drum sieve, or tamis, is a net stretched over a frame through which flour is rubbed.",
@@ -34,7 +34,7 @@ _TEXTS = (
 
 
 def check_scorer(scorer: Scorer, pairs: Pairs | None = None, long_text: int = LONG_TEXT) -> None:
-    """One finite score a pair, in pair order, the same in any batch, nothing silently cut.
+    """One finite score per pair, in pair order, the same in any batch, nothing silently truncated.
 
     `pairs` are what is scored (without them, a few with texts short and long, plain and odd);
     `long_text` is how many words the text has with which cutting is tried out.
@@ -51,18 +51,18 @@ def check_scorer(scorer: Scorer, pairs: Pairs | None = None, long_text: int = LO
     )
     _check_order(scorer, pairs, scores)
     _check_batch_of_one(scorer, pairs, scores)
-    _check_cuts(scorer, long_text)
+    _check_truncation(scorer, long_text)
 
 
-def _require(kept: bool, sentence: str) -> None:
-    if not kept:
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
         raise AssertionError(sentence)
 
 
 def _check_scale(scorer: Scorer) -> None:
-    known = get_args(Scale)
+    scales = get_args(Scale)
     scale = getattr(scorer, "scale", None)
-    _require(scale in known, f"the scale is {scale!r}, not one of {', '.join(known)}")
+    _require(scale in scales, f"the scale is {scale!r}, not one of {', '.join(scales)}")
 
 
 def _sample_pairs() -> Pairs:
@@ -75,7 +75,7 @@ def _scored(scorer: Scorer, pairs: Pairs) -> Scores:
     scores = scorer.score(pairs)
     for name, column in (
         ("scores", scores.values),
-        ("counts of cut tokens", scores.truncated_tokens),
+        ("counts of truncated tokens", scores.truncated_tokens),
     ):
         shape = np.shape(column)
         _require(shape == (len(pairs),), f"{len(pairs)} pairs but {name} of shape {shape}")
@@ -84,7 +84,7 @@ def _scored(scorer: Scorer, pairs: Pairs) -> Scores:
     _require(
         np.issubdtype(scores.truncated_tokens.dtype, np.integer)
         and bool((scores.truncated_tokens >= 0).all()),
-        "a count of cut tokens is not a whole number from 0 on",
+        "a count of truncated tokens is not a whole number from 0 on",
     )
     if scorer.scale == "probability":
         inside = (scores.values >= 0) & (scores.values <= 1)
@@ -98,8 +98,8 @@ def _check_nothing_to_score(scorer: Scorer) -> None:
     _scored(scorer, Pairs(_QUERIES, _TEXTS, nothing))
 
 
-def _near(found: NDArray[np.float32], expected: NDArray[np.float32]) -> bool:
-    return bool(np.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE))
+def _near(actual: NDArray[np.float32], expected: NDArray[np.float32]) -> bool:
+    return bool(np.allclose(actual, expected, rtol=TOLERANCE, atol=TOLERANCE))
 
 
 def _check_order(scorer: Scorer, pairs: Pairs, scores: Scores) -> None:
@@ -125,8 +125,9 @@ def _check_batch_of_one(scorer: Scorer, pairs: Pairs, scores: Scores) -> None:
         )
 
 
-def _check_cuts(scorer: Scorer, words: int) -> None:
-    """Words that change the score of a short text must count at the end of a long one, or as cut.
+def _check_truncation(scorer: Scorer, words: int) -> None:
+    """Words that change the score of a short text must do so at the end of a long one, or be
+    counted as truncated.
 
     The words are the query's own, which no scorer that reads them can overlook.
     """
@@ -140,7 +141,7 @@ def _check_cuts(scorer: Scorer, words: int) -> None:
     unread = values[0] != values[1] and values[2] == values[3]
     _require(
         not unread or int(scores.truncated_tokens[3]) > 0,
-        f"the end of a text of {words:,} words is not read, but no token is counted as cut",
+        f"the end of a text of {words:,} words is not read, but no token is counted as truncated",
     )
 
 
@@ -156,24 +157,26 @@ def check_source(source: Source, queries: Queries, openers: Openers = NO_OPENERS
     _require(run.queries == queries, "the run's queries are not those that were asked")
     _require(source(queries) == run, "searching twice gives different runs")
     for top in (1, 3):
-        part = source.search(queries, top)
-        _check_run(part)
+        top_run = source.search(queries, top)
+        _check_run(top_run)
         _require(
-            part.queries == queries, f"queries are lost or changed when the top {top} is asked"
+            top_run.queries == queries, f"queries are lost or changed when the top {top} is asked"
         )
-        _require(bool((part.sizes() <= top).all()), f"more than the top {top} comes back")
-    one = queries.select(np.arange(1))
-    alone, among = source(one), run.select(one.ids)
+        _require(bool((top_run.sizes() <= top).all()), f"more than the top {top} comes back")
+    first_query = queries.select(np.arange(1))
+    alone, among = source(first_query), run.select(first_query.ids)
     _require(
         len(alone.score) == len(among.score) and _near(alone.score, among.score),
         "a query alone finds something else than among others",
     )
     _require(len(source(queries.select(np.arange(0)))) == 0, "no queries give a run of some")
     _check_spec(source.spec(), source.spec())
-    opened = _reopened(source.spec(), Opening(openers=openers).source)
-    if opened is not None:
-        _require(opened(queries) == run, "the source that the spec opens gives another run")
-        _require(opened.spec() == source.spec(), "the source that the spec opens has another spec")
+    reopened = _reopened(source.spec(), Opening(openers=openers).source)
+    if reopened is not None:
+        _require(reopened(queries) == run, "the source that the spec opens gives another run")
+        _require(
+            reopened.spec() == source.spec(), "the source that the spec opens has another spec"
+        )
 
 
 def check_stage(stage: Stage, run: Run, openers: Openers = NO_OPENERS) -> None:
@@ -194,14 +197,14 @@ def check_stage(stage: Stage, run: Run, openers: Openers = NO_OPENERS) -> None:
     nothing = run.select(Ids.of([]))
     _require(len(stage(nothing)) == 0, "a run of no queries gives one of some")
     _check_spec(stage.spec(), stage.spec())
-    opened = _reopened(stage.spec(), Opening(openers=openers).stage)
-    if opened is not None:
-        _require(opened(run) == result, "the stage that the spec opens gives another run")
-        _require(opened.spec() == stage.spec(), "the stage that the spec opens has another spec")
+    reopened = _reopened(stage.spec(), Opening(openers=openers).stage)
+    if reopened is not None:
+        _require(reopened(run) == result, "the stage that the spec opens gives another run")
+        _require(reopened.spec() == stage.spec(), "the stage that the spec opens has another spec")
 
 
 def _copied(run: Run) -> Run:
-    return Run.trusted(
+    return Run._unchecked(
         run.queries,
         run.docs,
         run.offsets.copy(),

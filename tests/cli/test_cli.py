@@ -116,7 +116,7 @@ def test_convert_and_info(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run(["info", "good.parquet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 5
     assert run(["info", "qrels.txt", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["by grade"] == {"0": 1, "1": 2, "2": 1}
+    assert json.loads(capsys.readouterr().out)["by_grade"] == {"0": 1, "1": 2, "2": 1}
 
 
 def test_fuse(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,9 +185,9 @@ def test_skipping_counts_and_reports(files: Path, capsys: pytest.CaptureFixture[
     Path("mixed.jsonl").write_text('{"id": "d1", "text": "a"}\n{"id": \n{"id": "d2", "text": ""}\n')
     assert run(["info", "mixed.jsonl", "--on-error", "skip", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["bad lines skipped"] == 1
+    assert found["bad_lines_skipped"] == 1
     assert found["documents"]["count"] == 2
-    assert found["documents"]["without text"] == 1
+    assert found["documents"]["without_text"] == 1
     assert any("d2" in warning for warning in found["warnings"])
 
 

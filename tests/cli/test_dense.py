@@ -16,7 +16,7 @@ from tamis.cli import dense
 from tamis.cli.app import run
 from tamis.models import import_model, open_scorer
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.search import VectorModel
+from tamis.search import EmbeddingModel
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
 
@@ -61,7 +61,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("queries.tsv").write_text(
         "q1\tsieves\nq2\tflour flour flour and fish one two three four\n"
     )
-    known = {"topics": VectorModel("topics", "ab" * 32, "topics"), "other": VectorModel("o", "cd")}
+    known = {
+        "topics": EmbeddingModel("topics", "ab" * 32, "topics"),
+        "other": EmbeddingModel("o", "cd"),
+    }
     Path("model.safetensors").touch()
     monkeypatch.setattr(dense, "find_model", lambda name: (tmp_path, known[name]))
     monkeypatch.setattr(BiEncoder, "open", lambda *_, **__: Topics())

@@ -186,10 +186,10 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["info", "out.parquet", "-c", "docs", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["characters"]["positive"]["least"] > 50
-    assert facts["judged"]["pool"] == {"relevant": 0, "not relevant": 1, "not judged": 4}
+    assert facts["judged"]["pool"] == {"relevant": 0, "not_relevant": 1, "not_judged": 4}
     assert run(["info", "out.parquet", "-c", "index", "--queries", "log.tsv", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["likely false negatives"]["of all that are not positive"] == 5
+    assert facts["likely_false_negatives"]["of_not_positive"] == 5
     Path("run.trec").write_text("q2 Q0 copy 1 9 x\nq2 Q0 mill 2 8 x\nq1 Q0 sack 1 1 x\n")
     scored = ["info", "out.parquet", "--candidates", "run.trec", "--qrels", "docs/qrels/train.tsv"]
     assert run(scored) == 0
@@ -204,7 +204,7 @@ def test_info_of_synthetic_examples(folder: Path, capsys: pytest.CaptureFixture[
     assert run(["info", "out.parquet", "-c", "index", "--json", "--show", "2"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["by"]["source"] == {"synthetic": facts["rows"]}
-    assert "likely false negatives" in facts
+    assert "likely_false_negatives" in facts
     assert len(facts["shown"]) == 2
 
 

@@ -44,7 +44,7 @@ def test_a_folder_that_says_what_it_is(folder: Path, capsys: pytest.CaptureFixtu
     assert run(["info", "model", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["model"] == "cross-encoder"
-    assert facts["longest text"] == "20 tokens"
+    assert facts["max_length"] == "20 tokens"
     assert facts["base"].startswith("plain (weights ")
     assert run(["import-model", "plain", "-o", "model"]) == 1
     assert "exists already" in capsys.readouterr().err
@@ -131,12 +131,12 @@ def test_info_says_what_looks_wrong(
     harm: Callable[[bytes], bytes], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["info", "plain"]) == 0
-    assert "looks wrong" not in capsys.readouterr().out
+    assert "problems" not in capsys.readouterr().out
     weights = Path("plain/model.safetensors")
     weights.write_bytes(harm(weights.read_bytes()))
     Path("plain/tokenizer.json").unlink()
     assert run(["info", "plain", "--json"]) == 0
-    wrong = json.loads(capsys.readouterr().out)["looks wrong"]
+    wrong = json.loads(capsys.readouterr().out)["problems"]
     assert "no tokenizer.json" in wrong and "model.safetensors is cut short" in wrong
 
 

@@ -275,7 +275,7 @@ def test_a_run_says_how_it_was_made(folder: Path, capsys: pytest.CaptureFixture[
     assert "no place for it: how the run was made" in capsys.readouterr().err
     assert read_spec("copy.trec") is None
     assert run(["info", "out.parquet", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["made by"]["sentences"] == "tamis-rules 1"
+    assert json.loads(capsys.readouterr().out)["made_by"]["sentences"] == "tamis-rules 1"
     assert run(["info", "out.parquet"]) == 0
     assert "sentences:2:1" in capsys.readouterr().out
 

@@ -47,19 +47,19 @@ def collection(
 
 def test_distribution() -> None:
     assert distribution([]) == {}
-    assert distribution([5]) == {"mean": 5, "least": 5, "median": 5, "90%": 5, "most": 5}
+    assert distribution([5]) == {"mean": 5, "least": 5, "median": 5, "p90": 5, "most": 5}
     assert distribution(np.arange(11)) == {
         "mean": 5,
         "least": 0,
         "median": 5,
-        "90%": 9,
+        "p90": 9,
         "most": 10,
     }
     assert distribution(np.array([0.25, 1.0], np.float32)) == {
         "mean": 0.6,
         "least": 0.2,
         "median": 0.6,
-        "90%": 0.9,
+        "p90": 0.9,
         "most": 1,
     }
     assert all(type(value) in (int, float) for value in distribution(np.array([1, 2])).values())
@@ -74,37 +74,37 @@ def test_a_small_collection_by_hand() -> None:
         "format": "beir",
         "documents": {
             "count": 3,
-            "with a title": 1,
-            "words": {"mean": 3.3, "least": 1, "median": 3, "90%": 5.4, "most": 6},
+            "with_title": 1,
+            "words": {"mean": 3.3, "least": 1, "median": 3, "p90": 5.4, "most": 6},
         },
         "queries": {
             "count": 4,
-            "words": {"mean": 2.2, "least": 1, "median": 2, "90%": 3.4, "most": 4},
+            "words": {"mean": 2.2, "least": 1, "median": 2, "p90": 3.4, "most": 4},
             "fields": "lang",
         },
         "judgements": {
             "train": {
                 "queries": 2,
                 "judgements": 3,
-                "by grade": {"0": 1, "1": 1, "2": 1},
-                "judged per query": {
+                "by_grade": {"0": 1, "1": 1, "2": 1},
+                "judged_per_query": {
                     "mean": 1.5,
                     "least": 1,
                     "median": 1.5,
-                    "90%": 1.9,
+                    "p90": 1.9,
                     "most": 2,
                 },
-                "queries without a relevant document": 0,
+                "queries_without_relevant_document": 0,
             },
             "test": {
                 "queries": 1,
                 "judgements": 1,
-                "by grade": {"0": 1},
-                "judged per query": {"mean": 1, "least": 1, "median": 1, "90%": 1, "most": 1},
-                "queries without a relevant document": 1,
+                "by_grade": {"0": 1},
+                "judged_per_query": {"mean": 1, "least": 1, "median": 1, "p90": 1, "most": 1},
+                "queries_without_relevant_document": 1,
             },
         },
-        "queries without judgements": 1,
+        "queries_without_judgements": 1,
     }
     json.dumps(found.facts)
 
@@ -116,7 +116,7 @@ def test_documents_alone() -> None:
 
 def test_no_documents() -> None:
     found = describe_collection(Collection("none", "jsonl", []))
-    assert found.facts["documents"] == {"count": 0, "with a title": 0, "words": {}}
+    assert found.facts["documents"] == {"count": 0, "with_title": 0, "words": {}}
     assert found.warnings == ("there are no documents",)
 
 
@@ -133,7 +133,7 @@ def test_strangers(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
         "test: judgements for 1 query that are not there",
         "dev: 1 judgement for documents that are not there",
     )
-    assert found.facts["queries without judgements"] == 2
+    assert found.facts["queries_without_judgements"] == 2
 
 
 def test_documents_that_look_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_bad_lines_are_told(tmp_path: Path) -> None:
     path = tmp_path / "docs.jsonl"
     path.write_text('{"id": "d1", "text": "two words"}\n{"id": "d2"}\n{"id": "d3"}\n')
     found = describe_collection(open_collection(path, on_error="skip"))
-    assert found.facts["bad lines skipped"] == 2
+    assert found.facts["bad_lines_skipped"] == 2
     assert found.facts["documents"]["count"] == 1
     assert [line.partition(": no")[0] for line in found.warnings] == [
         f"skipped: {path}:2",
@@ -206,13 +206,13 @@ def test_a_run_by_hand() -> None:
     found = describe_run(run.with_extra(passage=[1, 2, 3, 4, 5]))
     assert found.facts == {
         "queries": 4,
-        "with texts": False,
+        "with_texts": False,
         "rows": 5,
         "documents": 3,
-        "documents per query": {"mean": 1.2, "least": 0, "median": 1, "90%": 2.7, "most": 3},
-        "scores": {"mean": 1.4, "least": 1, "median": 1, "90%": 2.2, "most": 3},
-        "equal to the score above": 2,
-        "further columns": "passage",
+        "documents_per_query": {"mean": 1.2, "least": 0, "median": 1, "p90": 2.7, "most": 3},
+        "scores": {"mean": 1.4, "least": 1, "median": 1, "p90": 2.2, "most": 3},
+        "tied_with_previous_rank": 2,
+        "extra_columns": "passage",
     }
     assert found.warnings == ("2 queries without results",)
 
@@ -224,15 +224,15 @@ def test_runs_at_the_edge() -> None:
     assert endless["scores"] == distribution([1])
     assert distribution([float("-inf")]) == {}
     one = describe_run(Run.from_dict({"q": {"a": 1.0}}))
-    assert one.facts["equal to the score above"] == 0
-    assert one.facts["further columns"] == "none"
+    assert one.facts["tied_with_previous_rank"] == 0
+    assert one.facts["extra_columns"] == "none"
     assert one.warnings == ()
 
 
 def test_judgements_by_hand() -> None:
     qrels = Qrels.from_dict({"q1": {"a": 2, "b": -1}, "q2": {"a": 0}, "q3": {"c": 1}})
     found = describe_qrels(qrels)
-    assert found.facts["by grade"] == {"-1": 1, "0": 1, "1": 1, "2": 1}
+    assert found.facts["by_grade"] == {"-1": 1, "0": 1, "1": 1, "2": 1}
     assert found.facts["documents"] == 3
     assert found.warnings == ("1 query without a relevant document",)
     part = describe_qrels(qrels.select(Ids.of(["q1"])))
@@ -243,9 +243,9 @@ def test_judgements_by_hand() -> None:
 def test_queries_by_hand() -> None:
     assert describe_queries(LOG).facts == {
         "queries": 5,
-        "words": {"mean": 4.6, "least": 3, "median": 5, "90%": 5, "most": 5},
+        "words": {"mean": 4.6, "least": 3, "median": 5, "p90": 5, "most": 5},
         "fields": "none",
-        "nearly the same as another": 2,
+        "near_duplicates": 2,
     }
     assert describe_queries(QUERIES).facts["fields"] == "lang"
     assert describe_queries(Queries(LOG.ids)).facts["words"] == {}

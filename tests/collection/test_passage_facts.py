@@ -24,11 +24,15 @@ COLLECTION = Collection("toy", "none", DOCUMENTS)
 def test_windows() -> None:
     facts = passage_statistics(COLLECTION, parse_spec("words:2:2"))
     assert facts["passages"] == "words:2:2"
-    assert (facts["documents"], facts["count"], facts["documents without any"]) == (4, 5 + 2 + 1, 1)
-    per_document = {"mean": 2, "least": 0, "median": 1.5, "90%": 4.1, "most": 5}
-    assert facts["per document"] == per_document
+    assert (facts["documents"], facts["count"], facts["documents_without_passages"]) == (
+        4,
+        5 + 2 + 1,
+        1,
+    )
+    per_document = {"mean": 2, "least": 0, "median": 1.5, "p90": 4.1, "most": 5}
+    assert facts["per_document"] == per_document
     assert facts["words"]["mean"] == 2
-    assert "sampled out" not in facts
+    assert "left_out_by_sampling" not in facts
     assert "sentences" not in facts
     json.dumps(facts)
 
@@ -36,7 +40,7 @@ def test_windows() -> None:
 def test_a_sample_says_what_it_leaves_out() -> None:
     facts = passage_statistics(COLLECTION, parse_spec("words:2:2:3"))
     assert facts["count"] == 3 + 2 + 1
-    assert facts["sampled out"] == {"passages": 2, "words": 4}
+    assert facts["left_out_by_sampling"] == {"passages": 2, "words": 4}
 
 
 def test_tokens_need_a_tokenizer() -> None:
@@ -54,4 +58,4 @@ def test_the_splitter_is_named_where_sentences_matter() -> None:
 
 def test_no_documents() -> None:
     facts = passage_statistics(Collection("empty", "none", []), parse_spec("whole"))
-    assert (facts["count"], facts["per document"]) == (0, {})
+    assert (facts["count"], facts["per_document"]) == (0, {})

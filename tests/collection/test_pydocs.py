@@ -14,7 +14,6 @@ from tamis.collection import pydocs
 from tamis.collection.pydocs import PyDocs, open_pydocs
 from tamis.collection.pydocs import documents as documents_module
 from tamis.collection.pydocs import questions as questions_module
-from tamis.collection.pydocs.library import DocumentLookup
 from tamis.collection.pydocs.questions import (
     Question,
     Questions,
@@ -22,6 +21,7 @@ from tamis.collection.pydocs.questions import (
     load_log,
     load_questions,
 )
+from tamis.collection.pydocs.stdlib import StandardLibrary
 from tamis.evaluation import evaluate
 from tamis.search import Index
 
@@ -135,7 +135,7 @@ def toy(tmp_path: Path) -> dict[str, str]:
         "play = _toy.play\n"
         "if True:\n    def late(): 'Under an if.'\n"
     )
-    entries = DocumentLookup(tmp_path).entries("toy")
+    entries = StandardLibrary(tmp_path).entries("toy")
     return {name: f"{entry.signature}|{entry.doc}" for name, entry in entries}
 
 
@@ -156,14 +156,16 @@ def test_a_module_has_its_own_names_and_those_of_hidden_modules(toy: dict[str, s
 @pytest.mark.parametrize("name", ["no_such_module", "this", "xml.dom.minidom"])
 def test_a_module_without_source_is_absent_and_not_imported(name: str, tmp_path: Path) -> None:
     before = set(sys.modules)
-    assert [entry.doc for _, entry in DocumentLookup(tmp_path).entries(name)] == [""]
+    assert [entry.doc for _, entry in StandardLibrary(tmp_path).entries(name)] == [""]
     assert set(sys.modules) == before
 
 
 def test_every_question_can_be_answered_by_this_python(asked: Questions) -> None:
     assert asked.dropped == 0
-    assert len(asked.kept) >= 130
-    assert all(set(q.answers.values()) <= {1, 2} and 2 in q.answers.values() for q in asked.kept)
+    assert len(asked.answered) >= 130
+    assert all(
+        set(q.answers.values()) <= {1, 2} and 2 in q.answers.values() for q in asked.answered
+    )
 
 
 def records(name: str) -> list[dict[str, Any]]:
@@ -190,7 +192,7 @@ def test_documents_that_this_python_lacks_are_not_refused() -> None:
     first = records("refused.jsonl")[0]
     answer = next(iter(records("questions.jsonl")[0]["answers"]))
     there, gone = first["refused"][:2]
-    found = {q.id: q for q in load_questions({answer, there}).kept}[first["id"]]
+    found = {q.id: q for q in load_questions({answer, there}).answered}[first["id"]]
     assert found.refused == (there,)
     assert found.grades == {answer: 2, there: 0}
     assert gone not in found.grades
@@ -201,7 +203,7 @@ def test_refused_documents_are_judged_0_and_others_are_not_judged(collection: Py
     assert (judged["zip"], judged["map"], judged["itertools.cycle"]) == (2, 1, 0)
     assert "wave" not in judged
     counted = Counter(grade for part in collection.qrels.values() for grade in part.grade.tolist())
-    kept = collection.questions.kept
+    kept = collection.questions.answered
     assert counted[0] == sum(len(q.refused) for q in kept) > 5_500
     assert counted[1] + counted[2] == sum(len(q.answers) for q in kept) > 1_000
 
@@ -216,12 +218,12 @@ def test_what_bm25_ranks_first_is_judged(collection: PyDocs, tmp_path: Path) -> 
 
 
 def test_questions_are_distinct(asked: Questions) -> None:
-    assert len({q.id for q in asked.kept}) == len(asked.kept)
-    assert len({" ".join(q.text.lower().split()) for q in asked.kept}) == len(asked.kept)
+    assert len({q.id for q in asked.answered}) == len(asked.answered)
+    assert len({" ".join(q.text.lower().split()) for q in asked.answered}) == len(asked.answered)
 
 
 def test_most_questions_avoid_the_words_of_their_answers(read: Documents, asked: Questions) -> None:
-    assert lexical_gap(asked.kept, read) >= 0.5
+    assert lexical_gap(asked.answered, read) >= 0.5
 
 
 def test_a_shared_word_closes_the_gap_whatever_its_form() -> None:
@@ -232,8 +234,8 @@ def test_a_shared_word_closes_the_gap_whatever_its_form() -> None:
 
 
 def test_questions_are_split_sixty_fifteen_twentyfive(asked: Questions) -> None:
-    shares = Counter(q.split for q in asked.kept)
-    total = len(asked.kept)
+    shares = Counter(q.split for q in asked.answered)
+    total = len(asked.answered)
     assert shares.keys() == {"train", "validation", "test"}
     assert shares["train"] / total == pytest.approx(0.60, abs=0.02)
     assert shares["validation"] / total == pytest.approx(0.15, abs=0.02)
@@ -244,9 +246,9 @@ def test_questions_without_a_squarely_right_answer_are_dropped_and_counted() -> 
     question = next(one for one in written if 1 in one["answers"].values())
     for name, grade in question["answers"].items():
         found = load_questions({name})
-        assert (question["id"] in {q.id for q in found.kept}) == (grade == 2)
-        assert all(q.answers == {name: 2} for q in found.kept)
-        assert len(found.kept) + found.dropped == len(written)
+        assert (question["id"] in {q.id for q in found.answered}) == (grade == 2)
+        assert all(q.answers == {name: 2} for q in found.answered)
+        assert len(found.answered) + found.dropped == len(written)
 
 
 def test_logged_queries_are_distinct_and_are_not_the_questions(asked: Questions) -> None:
@@ -257,7 +259,7 @@ def test_logged_queries_are_distinct_and_are_not_the_questions(asked: Questions)
         assert len(log) >= 250
         assert len({query.lower() for query in log}) == len(log)
         assert all(log)
-        assert not set(log) & {q.text for q in asked.kept}
+        assert not set(log) & {q.text for q in asked.answered}
 
 
 @pytest.mark.parametrize("module", [documents_module, questions_module])

@@ -132,7 +132,7 @@ def test_another_spelling_of_a_judged_query_is_the_same_query(here: Path) -> Non
     assert len(collection.queries) == 2 and name in collection.queries
     items = [Pooled(query, "d1", (1,)) for query in read_queries("log.txt")]
     with open_judging(items, Path("j")) as judging:
-        assert judging.kept == 1
+        assert judging.num_before == 1
 
 
 def test_line_numbers_are_refused_by_tune_and_evaluate(

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.collection import reranking_table
+from tamis.collection import candidate_rows
 from tamis.collection.base import Faults
+from tamis.collection.candidate_rows import reranking_to_parquet
+from tamis.collection.candidate_table import open_reranking
 from tamis.collection.readers import open_collection
-from tamis.collection.reranking import open_reranking
-from tamis.collection.reranking_table import reranking_to_parquet
 from tamis.errors import InputError, LineError, OutputError
 from tamis.types import Document
 
@@ -83,7 +83,7 @@ BAD = [
 def test_bad_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: tuple[str, ...], problem: str, batch: int
 ) -> None:
-    monkeypatch.setattr(reranking_table, "BATCH_ROWS", batch)
+    monkeypatch.setattr(candidate_rows, "BATCH_ROWS", batch)
     table = write(tmp_path / "t.tsv", [*ROWS[:2], bad, *ROWS[2:]])
     strict = open_reranking(table, Faults())
     for use in (

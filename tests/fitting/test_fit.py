@@ -19,7 +19,7 @@ from tamis.collection.beir import write_judged
 from tamis.collection.querylog import query_id
 from tamis.errors import InputError, OutputError
 from tamis.evaluation import evaluate
-from tamis.fitting import model_training, reranker_runs
+from tamis.fitting import candidate_models, reranker_runs
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.folds import Fold, make_folds
@@ -40,7 +40,7 @@ from tamis.judging import sources_of
 from tamis.models import import_model
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.model_manifest import read_model_manifest, write_model_manifest
-from tamis.search.dense import vector_model
+from tamis.search.dense import embedding_model
 from tamis.search.tune import tune
 from tamis.training import trainer
 from tamis.types import Ids, Pairs, Qrels, Queries, Query, Run, Scores
@@ -87,7 +87,7 @@ def request(folder: Path, out: Path, base: Path | None, **options: Any) -> FitRe
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts as short as the tiny model takes."""
-    monkeypatch.setattr("tamis.fitting.model_training.MAX_LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
 
 
 def test_with_judgements_everything_is_tried_and_one_way_is_handed_over(
@@ -254,7 +254,7 @@ def test_a_learning_curve_that_cannot_be_drawn_stops_nothing(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = collection(tmp_path / "docs", train=36)
-    real = model_training.train_model
+    real = candidate_models.train_model
 
     def train_model(*given: Any) -> Path:
         if given[-1].share < 1:
@@ -278,7 +278,7 @@ def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> No
     assert sieve.queries is not None and len(sieve.queries) == 8
     assert sieve.search("drum net") and sieve.calibration is None
     assert sieve.source.spec()["source"] == "top", "nothing is scored that nobody looks at"
-    recorded = vector_model(sieve.index)
+    recorded = embedding_model(sieve.index)
     assert recorded is not None and recorded.reference == str(base.resolve()) and recorded.sha256
     pooled = [source.spec()["source"] for source in sources_of(sieve)]
     assert pooled == ["hybrid", "index", "dense"]
@@ -341,7 +341,7 @@ def test_where_nothing_is_trained_all_judged_queries_are_compared_on() -> None:
     assert plan.has("hybrid") and not plan.has("fine_tuned")
     (only,) = rounds(700, plan)
     assert len(only.held_out) == 600 and not len(only.train)
-    plan = make_plan(replace(sizes, documents=200_000, judged=400, log=0), 0.03, 1_800)
+    plan = make_plan(replace(sizes, num_documents=200_000, judged=400, log=0), 0.03, 1_800)
     assert not plan.has("hybrid") and not plan.has("fine_tuned") and plan.folds == 0
     (only,) = rounds(400, plan)
     assert len(only.held_out) == plan.selection_queries > 300 and plan.seconds <= 1_800
@@ -454,7 +454,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, base: Path) -> tuple[Path, S
     """A collection, and the sieve of a fit that was not stopped."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tamis.fitting.model_training.MAX_LENGTH", "24")
+        patch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
         patch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
         _, sieve = fit(request(collection(folder / "docs"), folder / "s", base))
     assert sieve is not None
@@ -636,7 +636,7 @@ def test_nothing_leaks(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPat
         calibrated.append(len(set(query.tolist())))
         return fitted(rows, labels, query, **named)
 
-    monkeypatch.setattr(model_training, "Job", job)
+    monkeypatch.setattr(candidate_models, "Job", job)
     monkeypatch.setattr("tamis.fitting.selection.score_fold", seen)
     monkeypatch.setattr("tamis.fitting.learning_curve.score_fold", seen)
     monkeypatch.setattr(bm25, "tune", tuned)
@@ -1130,7 +1130,7 @@ def test_a_sieve_is_fitted_again_with_judgements_that_bring_their_queries(tmp_pa
         options = {"qrels": {"mytest": str(tmp_path / "judged")}}
         _, again = fit(request(tmp_path / name, tmp_path / f"{name[-1]}2", None, **options))
         assert again is not None and again.manifest["verified"] is True
-        assert again.index.documents == first.index.documents
+        assert again.index.num_documents == first.index.num_documents
 
 
 def test_copies_of_test_queries_are_not_learnt_from() -> None:

@@ -63,10 +63,10 @@ class QueryLikelihood(Retriever):
     key, name, description = "ql", "query likelihood", "search by query likelihood"
 
     def is_possible(self, data: DataSizes) -> bool:
-        return data.documents > 1
+        return data.num_documents > 1
 
     def seconds(self, budget: Budget) -> float:
-        return budget.data.documents / 5_000
+        return budget.data.num_documents / 5_000
 
     def prepare(self, fit: FitInputs) -> Spec:
         return default_source(fit.index, "ql", rm3=False).spec()
@@ -142,7 +142,7 @@ def test_names_are_shown_and_never_parsed(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every system renamed: the same selection, and the same figures in the report."""
-    monkeypatch.setattr("tamis.fitting.model_training.MAX_LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
     monkeypatch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
     folder = collection(tmp_path / "docs")
     before = fit_tiny(folder, tmp_path / "before", base)

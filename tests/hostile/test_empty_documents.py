@@ -73,8 +73,8 @@ def test_it_is_indexed_and_found_by_no_word(docs: Path, capsys: pytest.CaptureFi
     assert run(["search", "index", "docs", "-o", "out.parquet", "--top", "100"]) == 0
     ranked = read_run("out.parquet")
     assert {name for query in ranked.queries.ids for name in ranked[query].ids}.isdisjoint(EMPTY)
-    assert facts(capsys, "info", "index")["documents without a term"] == 2
-    assert facts(capsys, "info", "docs")["documents"]["without text"] == 2
+    assert facts(capsys, "info", "index")["documents_without_terms"] == 2
+    assert facts(capsys, "info", "docs")["documents"]["without_text"] == 2
 
 
 def test_going_through_twice_counts_once(docs: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_model_is_trained_and_a_sieve_made(
     docs: Path, model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("tamis.fitting.model_training.MAX_LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
     request = FitRequest(
         "docs", Path("a.sieve"), str(model), depth=10, max_time=900.0, threads=1
     )  # fmt: skip

@@ -38,7 +38,7 @@ def test_index_and_convert_say_so(folder: Path, capsys: pytest.CaptureFixture[st
 
 def test_info_counts_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["info", "notes", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["files left out"] == KINDS
+    assert json.loads(capsys.readouterr().out)["files_left_out"] == KINDS
 
 
 def test_fit_says_so_and_its_report_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,4 +58,4 @@ def test_files_that_trec_disks_have_beside_documents_are_counted(
     (tmp_path / "disk" / "fr94").write_text("<DOC><DOCNO>1</DOCNO>sieve</DOC>\n")
     (tmp_path / "disk" / "tape.bin").write_bytes(b"\x7fELF\0\0")
     assert run(["info", str(tmp_path / "disk"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["files left out"] == {".bin": 1}
+    assert json.loads(capsys.readouterr().out)["files_left_out"] == {".bin": 1}

@@ -145,10 +145,15 @@ def test_what_is_answered_is_written_line_by_line(tmp_path: Path) -> None:
         judging.answer(0)
         assert file_of(path).read_text() == HEADER + "q1\td1\t2\nq2\td1\t0\n"
         assert read_queries(path) == Queries.of([FOUR[0].query, FOUR[2].query])
-        assert (judging.left, judging.given, judging.skipped, judging.partly()) == (1, 2, 1, 2)
+        assert (
+            judging.num_left,
+            judging.num_answered,
+            judging.num_skipped,
+            judging.count_partly_judged(),
+        ) == (1, 2, 1, 2)
         place = judging.place()
         assert place is not None
-        assert (place.query, place.queries, place.document, place.documents) == (2, 2, 2, 2)
+        assert (place.query, place.num_queries, place.document, place.num_documents) == (2, 2, 2, 2)
         judging.answer(1)
         assert judging.current is None
         assert judging.place() is None
@@ -182,7 +187,7 @@ def test_undo_goes_back_to_the_start_of_the_session(tmp_path: Path) -> None:
         judging.answer(1)
     with open_judging(FOUR, path) as judging:
         assert not judging.undo()
-        assert judging.kept == 1
+        assert judging.num_before == 1
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -190,7 +195,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     rows = "other\td9\t1\n", "q1\td2\t1\n", "q1\td9\t0"  # without an end of line
     begin(path, *rows, queries="other q1")
     with open_judging(FOUR, path) as judging:
-        assert (judging.kept, judging.left, judging.given) == (3, 3, 0)
+        assert (judging.num_before, judging.num_left, judging.num_answered) == (3, 3, 0)
         judging.answer(0)
         judging.answer(1)
         judging.undo()
@@ -283,7 +288,7 @@ def test_one_judge_at_a_time_and_nobody_else(tmp_path: Path) -> None:
             judging.answer(1)
         with pytest.raises(OutputError, match="changed by another program"):
             judging.undo()
-        assert (judging.given, judging.current) == (1, FOUR[1])
+        assert (judging.num_answered, judging.current) == (1, FOUR[1])
     assert file_of(path).read_text() == changed
 
 

@@ -43,10 +43,10 @@ def test_counts() -> None:
     assert (facts["groups"], facts["queries"], facts["documents"]) == (2, 2, 5)
     assert facts["by"]["role"] == {"positive": 3, "negative": 3, "pool": 1}
     assert facts["by"]["source"] == {"gold": 7}
-    assert facts["by"]["kind of value"] == {"class": 7}
-    assert facts["per query"]["positive"]["mean"] == 1.5
-    assert facts["per query"]["pool"] == {
-        "mean": 0.5, "least": 0, "median": 0.5, "90%": 0.9, "most": 1,
+    assert facts["by"]["kind_of_value"] == {"class": 7}
+    assert facts["per_query"]["positive"]["mean"] == 1.5
+    assert facts["per_query"]["pool"] == {
+        "mean": 0.5, "least": 0, "median": 0.5, "p90": 0.9, "most": 1,
     }  # fmt: skip
     # "Title " and 1, 2 and 9 characters
     assert facts["characters"]["positive"]["mean"] == 10
@@ -63,7 +63,7 @@ def test_a_likely_false_negative_scores_above_all_positives() -> None:
     assert likely_false(MADE, run).tolist() == [False, True, False, True, False, False, True]
     judged = Qrels.from_dict({"q1": {"d4": 0}})
     found = describe_examples(MADE, run=run, qrels=[judged])
-    assert found.facts["likely false negatives"]["rows"] == 2
+    assert found.facts["likely_false_negatives"]["rows"] == 2
     assert found.warnings == (
         "2 of 4 negatives (50%), in 2 queries, may be false: "
         "unjudged, they score above the positives",
@@ -92,9 +92,9 @@ def test_grades_and_scores_are_looked_up() -> None:
     low = -np.inf
     assert scores_of(MADE, run).tolist() == [low, 3, low, low, low, 4, low]
     assert describe_examples(MADE, qrels=[one, two]).facts["judged"] == {
-        "positive": {"relevant": 1, "not relevant": 0, "not judged": 2},
-        "negative": {"relevant": 1, "not relevant": 1, "not judged": 1},
-        "pool": {"relevant": 0, "not relevant": 0, "not judged": 1},
+        "positive": {"relevant": 1, "not_relevant": 0, "not_judged": 2},
+        "negative": {"relevant": 1, "not_relevant": 1, "not_judged": 1},
+        "pool": {"relevant": 0, "not_relevant": 0, "not_judged": 1},
     }
 
 
@@ -130,7 +130,7 @@ def test_nothing_at_all_can_be_described() -> None:
     empty = replace(MADE, facts={}).select(np.zeros(len(MADE), bool))
     facts = describe_examples(empty, MappingLookup({}), Run.from_dict({}))
     assert facts.facts["rows"] == 0
-    assert facts.facts["likely false negatives"]["rows"] == 0
+    assert facts.facts["likely_false_negatives"]["rows"] == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 9])

@@ -14,7 +14,7 @@ from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import SOURCES, Examples
 from tamis.labels.query_generation import body_start, read_headings, sentence_query, title_query
 from tamis.labels.synthetic import synthetic
-from tamis.pipeline.document_lookup import IndexLibrary
+from tamis.pipeline.document_lookup import IndexLookup
 from tamis.search import Index
 from tamis.text.passages import parse_spec
 from tamis.types import Document, Queries, Run, Source, Spec
@@ -56,7 +56,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def texts(made: Examples, index: Index) -> tuple[list[str], list[str]]:
-    return row_texts(made, np.arange(len(made)), IndexLibrary(index))
+    return row_texts(made, np.arange(len(made)), IndexLookup(index))
 
 
 def test_a_title_asks_for_the_text() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
 from tamis.pipeline.bert3s import ThreeSentences, best_three, parse_three_sentences
-from tamis.pipeline.bert3s_tuning import GRID, tune_three_sentences
+from tamis.pipeline.bert3s_grid import GRID, tune_three_sentences
 from tamis.pipeline.passage_scores import PassageScores
 from tamis.pipeline.rerank import rerank
 from tamis.types import Document, Pairs, Qrels, Queries, Query, Run, Scores
@@ -142,21 +142,21 @@ def test_every_point_is_what_the_stage_gives(measure: str) -> None:
         run_there = replace(stage, aggregate=point)(run)
         mean = evaluate(qrels, {"there": run_there}, [measure]).mean("there", measure)
         assert tuned.values[point] == pytest.approx(mean, abs=1e-12)
-    assert tuned.values[tuned.chosen] == max(tuned.values.values())
-    assert str(tuned.chosen) == tuned.stage.spec()["aggregate"]
+    assert tuned.values[tuned.best_point] == max(tuned.values.values())
+    assert str(tuned.best_point) == tuned.stage.spec()["aggregate"]
     best = evaluate(qrels, {"there": tuned.stage(run)}, [measure]).mean("there", measure)
-    assert best == pytest.approx(tuned.values[tuned.chosen], abs=1e-12)
+    assert best == pytest.approx(tuned.values[tuned.best_point], abs=1e-12)
 
 
 def test_of_equals_the_simplest() -> None:
     stage = rerank(Said(), DOCUMENTS, aggregate="bert-3s:0:0:0")
     first = tune_three_sentences(stage, RUN, Qrels.from_dict({"q1": {"a": 1}}))
-    assert first.chosen == ThreeSentences(1, 0, 0), "the first stage alone does as well"
+    assert first.best_point == ThreeSentences(1, 0, 0), "the first stage alone does as well"
     # b has the best sentence, but only the last place of the first stage
     second = tune_three_sentences(stage, RUN, Qrels.from_dict({"q2": {"b": 1}}))
-    assert (second.chosen.w2, second.chosen.w3) == (0, 0)
+    assert (second.best_point.w2, second.best_point.w3) == (0, 0)
     winning = [p.alpha for p, v in second.values.items() if v == 1 and p.w2 == p.w3 == 0]
-    assert second.chosen.alpha == max(winning)
+    assert second.best_point.alpha == max(winning)
 
 
 def test_what_cannot_be_tuned() -> None:

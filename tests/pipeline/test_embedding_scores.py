@@ -107,7 +107,7 @@ def test_chunks(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     index.encode(Letters(), passages="words:3")
     stage = rerank(Letters(), index, passages="words:3")
     expected = stage(RUN)
-    monkeypatch.setattr("tamis.pipeline.embedding_scores.ROWS", 2)
+    monkeypatch.setattr("tamis.pipeline.embedding_scores.DOCUMENTS_PER_CHUNK", 2)
     same(stage(RUN), expected)
 
 

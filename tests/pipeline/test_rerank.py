@@ -22,7 +22,7 @@ from tamis.pipeline import passage_scores
 from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.document_lookup import library
 from tamis.pipeline.rerank import Rerank, rerank
-from tamis.pipeline.score_merge import below, interpolated
+from tamis.pipeline.score_merge import interpolate_scores, place_unscored_below
 from tamis.search import Index
 from tamis.testing import check_stage
 from tamis.types import Document, Ids, Pairs, Queries, Query, Run, Scores
@@ -158,7 +158,12 @@ def test_what_is_not_scored_keeps_its_order_below(seed: int, size: float) -> Non
     scored = rng.random(len(run.doc)) < 0.4
     new = (rng.normal(size=len(run.doc)) * size).astype(np.float32)
     after = Run(
-        run.queries, run.docs, run.offsets, run.doc, below(run, scored, new), {"new": scored}
+        run.queries,
+        run.docs,
+        run.offsets,
+        run.doc,
+        place_unscored_below(run, scored, new),
+        {"new": scored},
     )
     for number in range(len(run)):
         was, now = run.ranking(number), after.ranking(number)
@@ -171,16 +176,16 @@ def test_what_is_not_scored_keeps_its_order_below(seed: int, size: float) -> Non
 def test_interpolating_aligns_rows_that_change_places() -> None:
     scored = np.ones(len(RUN.doc), bool)
     new = np.arange(len(RUN.doc), dtype=np.float32)
-    assert interpolated(RUN.with_extra(old=RUN.score), scored, new, 0.5, "old").tolist() == (
-        interpolated(RUN, scored, new, 0.5).tolist()
+    assert interpolate_scores(RUN.with_extra(old=RUN.score), scored, new, 0.5, "old").tolist() == (
+        interpolate_scores(RUN, scored, new, 0.5).tolist()
     )
     other = RUN.with_extra(old=-RUN.score)
-    assert interpolated(other, scored, new, 0.0, "old")[:6].tolist() == pytest.approx(
-        1 - interpolated(RUN, scored, new, 0.0)[:6]
+    assert interpolate_scores(other, scored, new, 0.0, "old")[:6].tolist() == pytest.approx(
+        1 - interpolate_scores(RUN, scored, new, 0.0)[:6]
     )
-    mixed = interpolated(RUN, scored, new, 1.0)
+    mixed = interpolate_scores(RUN, scored, new, 1.0)
     assert mixed[:6].tolist() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
-    assert interpolated(RUN, scored, new, 0.0)[:6].tolist() == pytest.approx(mixed[:6][::-1])
+    assert interpolate_scores(RUN, scored, new, 0.0)[:6].tolist() == pytest.approx(mixed[:6][::-1])
 
 
 def test_a_missing_document_is_named_or_skipped() -> None:
@@ -250,7 +255,7 @@ def test_a_score_that_is_no_number_loses_nothing_else(tmp_path: Path) -> None:
         good = len(cache)
         assert good > 0
         again = rerank(Broken(), **settings, cache=cache, missing="skip").rerank(RUN)
-        assert again.found.computed == 2, "only what was no number is asked for again"
+        assert again.scores.computed == 2, "only what was no number is asked for again"
         assert len(cache) == good
     assert again.run == done.run
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from tamis import durable
 from tamis.errors import DamagedError, InputError, OutputError
 from tamis.pipeline.hybrid import Hybrid, hybrid, lexical_dense_hybrid
-from tamis.search import Index, VectorModel, dense_encode, dense_search
+from tamis.search import EmbeddingModel, Index, dense_encode, dense_search
 from tamis.search.commit import read_commit
 from tamis.search.dense_search import quantise_queries
 from tamis.search.describe import describe_index
-from tamis.search.embeddings import Vectors, quantised, same_encoder
+from tamis.search.embeddings import Embeddings, quantise, same_encoder
 from tamis.search.index import verify
 from tamis.testing import check_source
 from tamis.types import Document, Ids, Queries, Query
@@ -110,7 +110,7 @@ def test_the_ranking_is_that_of_every_document_scored(
     room: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense_search, "ROOM", room)
+        patch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", room)
         encoder = Numbers()
         index = made(tmp_path_factory.mktemp("dense") / "index", documents, encoder)
         expected = {f"d{n}": each for n, each in enumerate(documents)}
@@ -163,17 +163,17 @@ def test_batches_parts_and_threads_change_no_bit(
     queries = Queries(Ids.of(f"{n}" for n in range(300, 400)), tuple(map(str, range(300, 400))))
     expected = index.dense(encoder, threads=1).search(queries, 30)
     for batch, part, room, threads in [(1, 1 << 14, 1024, 1), (7, 10, 200, 3), (100, 50, 4, 2)]:
-        monkeypatch.setattr(dense_search, "BATCH", batch)
-        monkeypatch.setattr(dense_search, "PART_ROWS", part)
-        monkeypatch.setattr(dense_search, "ROOM", room)
+        monkeypatch.setattr(dense_search, "MAX_QUERIES_PER_SCAN", batch)
+        monkeypatch.setattr(dense_search, "MIN_ROWS_PER_THREAD", part)
+        monkeypatch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", room)
         assert index.dense(encoder, threads=threads).search(queries, 30) == expected
-    monkeypatch.setattr("tamis.search.dense.ENCODED", 7)
+    monkeypatch.setattr("tamis.search.dense.QUERIES_PER_BATCH", 7)
     assert index.dense(encoder).search(queries, 30) == expected
 
 
 def test_equal_vectors_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More equal scores than there is room for: the ids decide, and nothing is lost."""
-    monkeypatch.setattr(dense_search, "ROOM", 8)
+    monkeypatch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", 8)
     index = made(tmp_path / "index", [[1, 0], [2, 0], *[[1, 1]] * 500])
     found = index.dense(Numbers(2)).search(asked([1, 0]), 4).ranking(0).ids
     assert found == ["d1", "d99", "d98", "d97"]
@@ -185,9 +185,9 @@ floats = st.floats(-1e3, 1e3, width=32)
 @given(row=st.lists(floats, min_size=5, max_size=5), query=st.lists(floats, min_size=5, max_size=5))
 def test_no_score_leaves_its_bounds(row: list[float], query: list[float]) -> None:
     matrix, asked_for = np.array([row], np.float32), np.array([query], np.float32)
-    codes = quantised(matrix)
+    codes = quantise(matrix)
     longest = float(np.linalg.norm(matrix.astype(float))) + float(codes["error"][0])
-    vectors = Vectors.__new__(Vectors)
+    vectors = Embeddings.__new__(Embeddings)
     vectors.facts, vectors.error = {"longest": longest}, codes["error"]
     made_of = quantise_queries(asked_for, vectors)
     total = int(made_of.codes[0].astype(np.int64) @ codes["int8"][0].astype(np.int64))
@@ -201,7 +201,7 @@ def test_no_score_leaves_its_bounds(row: list[float], query: list[float]) -> Non
 def test_the_largest_sum_of_many_dimensions_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense_search, "ROOM", 4)
+    monkeypatch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", 4)
     index = made(tmp_path / "index", [[9] * 5000, *([n] * 5000 for n in range(-9, 9))])
     run = index.dense(Numbers(5000)).search(asked([9] * 5000), 1)
     assert list(run.ranking(0)) == [("d0", 81.0 * 5000)]
@@ -257,14 +257,14 @@ def test_the_best_passage_of_a_document_counts(tmp_path: Path) -> None:
     assert run["q1"].score.tolist() == [6.0, 5.0, 1.0]
     check_source(index.dense(Numbers(2)), asked([0, 1], [1, 1]))
     with pytest.MonkeyPatch.context() as patch:  # no part ends within a document
-        patch.setattr(dense_search, "PART_ROWS", 2)
+        patch.setattr(dense_search, "MIN_ROWS_PER_THREAD", 2)
         assert index.dense(Numbers(2), threads=4).search(asked([0, 1], [1, 1]), 3) == run
 
 
 def test_many_passages_of_one_document_leave_room_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense_search, "ROOM", 4)
+    monkeypatch.setattr(dense_search, "MIN_ROWS_KEPT_PER_QUERY", 4)
     long = " ".join(f"{n} 9" for n in range(50, 150))
     documents = [Document("long", long), *(Document(f"d{n}", f"{n} 0") for n in range(30))]
     index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
@@ -277,13 +277,13 @@ def test_many_passages_of_one_document_leave_room_for_others(
 def test_what_is_cut_is_counted(tmp_path: Path) -> None:
     documents = [Document("a", "1 0 7 7 7"), Document("b", "0 1"), Document("c", "2 0 7")]
     index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
-    index.encode(Numbers(2), VectorModel("numbers", "ab" * 32, "here"))
+    index.encode(Numbers(2), EmbeddingModel("numbers", "ab" * 32, "here"))
     run = index.dense(Numbers(2))(Queries(Ids.of(["q"]), ("1 1 5 5",)))
     assert run["q"].ids == ["c", "b", "a"]
     assert run["q"].extra["truncated_tokens"].tolist() == [1, 0, 3]
     assert run["q"].extra["truncated_query_tokens"].tolist() == [2, 2, 2]
-    vectors = describe_index(index.path).facts["vectors"]
-    assert vectors["tokens cut"] == "4 in 2 documents"
+    vectors = describe_index(index.path).facts["embeddings"]
+    assert vectors["truncated_tokens"] == "4 in 2 documents"
     assert vectors["model"] == "numbers (weights abababababab…)"
     assert (vectors["rows"], vectors["dimensions"], vectors["passages"]) == (3, 2, "whole")
     assert index.dense(Numbers(2))(asked([1, 1]))["q0"].extra.keys() == {"truncated_tokens"}
@@ -293,10 +293,10 @@ def test_only_what_is_missing_is_encoded(tmp_path: Path) -> None:
     encoder = Numbers(2)
     index = made(tmp_path / "index", [[1, 0], [2, 0]], encoder)
     index.add([Document("new", "3 0"), Document("d0", "4 0")])
-    with pytest.raises(InputError, match=r"2 of 3 documents in .* have no vectors") as fault:
+    with pytest.raises(InputError, match=r"2 of 3 documents in .* have no embeddings") as fault:
         index.dense(encoder)
     assert fault.value.hint == f"encode them: tamis index -o {index.path} --dense Numbers"
-    assert "2 documents have no vectors" in describe_index(index.path).warnings[0]
+    assert "2 documents have no embeddings" in describe_index(index.path).warnings[0]
     encoder.seen.clear()
     index.encode(encoder)
     assert [text for text in encoder.seen if text[0].isdigit()] == ["3 0", "4 0"]
@@ -318,7 +318,7 @@ def test_a_merge_keeps_vectors_and_encodes_nothing(tmp_path: Path) -> None:
     encoder = Numbers(2)
     index = made(tmp_path / "index", [[n, n % 7] for n in range(60)], encoder)
     index.add(Document(f"e{n}", f"{n} 3 8") for n in range(20))
-    with pytest.raises(InputError, match="have no vectors"):
+    with pytest.raises(InputError, match="have no embeddings"):
         index.merge()
     index.encode(encoder)
     index.delete(f"{letter}{n}" for letter in "de" for n in range(0, 60, 3))
@@ -333,7 +333,7 @@ def test_a_merge_keeps_vectors_and_encodes_nothing(tmp_path: Path) -> None:
         after["q0"].extra["truncated_tokens"].tolist()
         == before["q0"].extra["truncated_tokens"].tolist()
     )
-    assert index.snapshot.encoded[0].facts["rows"] == index.documents == 53
+    assert index.snapshot.embeddings[0].facts["rows"] == index.num_documents == 53
     verify(index.path)
     index.add([Document("z", "1 1")])
     index.encode(encoder)
@@ -362,19 +362,19 @@ def test_another_encoder_is_refused(tmp_path: Path) -> None:
             rows, truncated_tokens = super().encode_with_truncation(texts)
             return rows * np.float32(1.01), truncated_tokens
 
-    with pytest.raises(InputError, match="made by another encoder, Numbers"):
+    with pytest.raises(InputError, match="by another encoder, Numbers"):
         index.dense(Other(2))
-    with pytest.raises(InputError, match="made by another encoder"):
+    with pytest.raises(InputError, match="by another encoder"):
         index.dense(Numbers(3))
-    with pytest.raises(InputError, match="made with the encoder Numbers, not Other"):
+    with pytest.raises(InputError, match="with the encoder Numbers, not Other"):
         index.encode(Other(2))
-    with pytest.raises(InputError, match="made with passages whole, not words:2:1"):
+    with pytest.raises(InputError, match="with passages whole, not words:2:1"):
         index.encode(Numbers(2), passages="words:2:1")
     index.encode(Other(2), passages="words:2:1", force=True)
     assert index.dense(Other(2))(asked([1, 0]))["q0"].ids == ["d1", "d0"]
-    index.drop_vectors()
+    index.drop_embeddings()
     assert not list(index.path.glob("vectors-*"))
-    with pytest.raises(InputError, match="have no vectors"):
+    with pytest.raises(InputError, match="have no embeddings"):
         index.dense(Other(2))
     rows = np.array([[1, 2], [3, 4]], np.float32)
     assert same_encoder(rows, rows + np.float32(1e-4))
@@ -390,11 +390,11 @@ def test_vectors_that_are_no_numbers(tmp_path: Path) -> None:
 
     documents = [Document("good", "1 0"), Document("bad", "6 6")]
     index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
-    with pytest.raises(InputError, match="vector of document 'bad' is not made of numbers"):
+    with pytest.raises(InputError, match="embedding of document 'bad' has NaN or infinity"):
         index.encode(Bad(2))
     index.delete(["bad"])
     index.encode(Bad(2))
-    with pytest.raises(InputError, match="vector of query 'q0' is not made of numbers"):
+    with pytest.raises(InputError, match="embedding of query 'q0' has NaN or infinity"):
         index.dense(Bad(2))(asked([6, 6]))
 
     class Flat:
@@ -543,7 +543,7 @@ def killed_at(step: int, change: Callable[[], object]) -> bool:
 
 def encode_all(path: Path, sign: int) -> None:
     """Replace all vectors by those of an encoder that its sign names."""
-    Index.open(path).encode(Numbers(2, sign), VectorModel("signed", str(sign)), force=True)
+    Index.open(path).encode(Numbers(2, sign), EmbeddingModel("signed", str(sign)), force=True)
 
 
 def test_killed_at_any_step_the_old_vectors_or_the_new(
@@ -559,8 +559,8 @@ def test_killed_at_any_step_the_old_vectors_or_the_new(
         ended = killed_at(step, lambda: encode_all(path, -1))
         verify(path)
         now = Index.open(path)
-        assert len(now.snapshot.encoded) == 2
-        firsts = np.concatenate([each.column("float32")[:, 0] for each in now.snapshot.encoded])
+        assert len(now.snapshot.embeddings) == 2
+        firsts = np.concatenate([each.column("float32")[:, 0] for each in now.snapshot.embeddings])
         (sign,) = set(np.sign(firsts).tolist())  # all of one encoder
         seen.add(sign)
         assert now.dense(Numbers(2, int(sign)))(asked([1, 0]))["q0"].ids[0] == "e"
@@ -597,7 +597,7 @@ def test_damaged_vectors_do_not_lose_the_words(tmp_path: Path) -> None:
     ids = [document.id for document in index]
     shutil.rmtree(next(index.path.glob("vectors-*")))
     opened = Index.open(index.path)
-    assert "is missing" in str(opened.snapshot.damaged)
+    assert "is missing" in str(opened.snapshot.damage)
     assert [document.id for document in opened] == ids
     found = opened.bm25()(Queries.of([Query("q", next(iter(index)).text)]))
     assert len(found["q"].ids) > 0
@@ -605,7 +605,7 @@ def test_damaged_vectors_do_not_lose_the_words(tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match="is missing"):
         opened.merge()
     opened.encode(Numbers(2), force=True)
-    assert Index.open(index.path).snapshot.damaged is None
+    assert Index.open(index.path).snapshot.damage is None
 
 
 def test_the_vectors_of_another_index_are_noticed(tmp_path: Path) -> None:
@@ -615,7 +615,7 @@ def test_the_vectors_of_another_index_are_noticed(tmp_path: Path) -> None:
     shutil.rmtree(first.path / folder)
     shutil.copytree(tmp_path / "second" / folder, first.path / folder)
     opened = Index.open(first.path)
-    with pytest.raises(DamagedError, match="holds other vectors"):
+    with pytest.raises(DamagedError, match="holds other embeddings"):
         opened.dense(Numbers(2))
 
 
@@ -666,7 +666,7 @@ def test_how_much_is_asked_for_changes_no_score(tmp_path: Path) -> None:
 
 
 def test_few_documents_leave_vectors_their_part(tmp_path: Path) -> None:
-    """Vectors rank all there is: nothing is filled up with zeros, however alike they all are."""
+    """Embeddings rank all there is: nothing is filled up with zeros, however alike they all are."""
     documents = [Document(f"d{n}", f"7 {n} drum") for n in range(5)]
     index = Index.build(documents, tmp_path / "index", analyzer="whitespace")
     index.encode(Numbers(2))
@@ -706,11 +706,11 @@ def test_vectors_equal_those_of_sentence_transformers(tmp_path: Path, models: Pa
     )
     encoder = BiEncoder.open(models / "minilm", threads=1)
     index.encode(encoder)
-    found = index.snapshot.encoded[0].column("float32")
+    found = index.snapshot.embeddings[0].column("float32")
     peer = transformers.SentenceTransformer(str(models / "minilm"), device="cpu")
     expected = peer.encode([text.strip() for text in texts], normalize_embeddings=True)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    facts = index.snapshot.encoded[0].facts
+    facts = index.snapshot.embeddings[0].facts
     assert facts["truncated_documents"] == 1
     assert facts["truncated_tokens"] == 80 * 6 - 254
     check_source(index.dense(encoder), Queries.of([Query("q", "sieve"), Query("r", "river")]))
@@ -719,7 +719,7 @@ def test_vectors_equal_those_of_sentence_transformers(tmp_path: Path, models: Pa
 def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tamis.search.embeddings import quantised
+    from tamis.search.embeddings import quantise
     from tamis.search.encode_journal import JOURNAL, Work
 
     probe, header = np.ones((2, 3), np.float32), {"segment": "s"}
@@ -727,7 +727,7 @@ def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
     ones = np.ones(3, np.int32)
     columns = {
         "float32": rows,
-        **quantised(rows),
+        **quantise(rows),
         "document": ones,
         "passage": ones,
         "truncated_tokens": ones,
@@ -747,5 +747,5 @@ def test_killed_when_it_takes_up_its_journal_no_block_is_lost(
         with pytest.raises(KeyboardInterrupt):
             Work(tmp_path / "work", header, probe)
     again = Work(tmp_path / "work", header, probe)
-    assert (again.documents, again.rows) == (6, 6)
+    assert (again.num_documents, again.rows) == (6, 6)
     assert (tmp_path / "work" / JOURNAL).read_text().count("\n") == 2

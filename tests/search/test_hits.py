@@ -51,4 +51,4 @@ def test_strings_that_are_added_replace_no_document(index: Index) -> None:
     with pytest.raises(InputError, match=r"documents\[0\] has no id"):
         index.add(["another"])
     index.add([("more", "another sieve")])
-    assert index.documents == 4
+    assert index.num_documents == 4

@@ -251,7 +251,7 @@ def test_three_segments_are_as_good_as_one(
 
 
 def assert_same_statistics(index: TermStatistics, other: TermStatistics, ids: list[str]) -> None:
-    assert (index.documents, index.total_terms) == (other.documents, other.total_terms)
+    assert (index.num_documents, index.total_terms) == (other.num_documents, other.total_terms)
     for term in ["a", "b", "gg", "unknown"]:
         assert index.document_frequency(term) == other.document_frequency(term)
         assert index.collection_frequency(term) == other.collection_frequency(term)

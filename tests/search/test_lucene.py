@@ -39,7 +39,7 @@ def lucene(name: str) -> Run:
 
 
 def test_the_terms_are_lucenes(index: Index) -> None:
-    assert (index.documents, index.total_terms, index.distinct_terms) == (3204, 320_968, 14_363)
+    assert (index.num_documents, index.total_terms, index.distinct_terms) == (3204, 320_968, 14_363)
 
 
 @pytest.mark.parametrize("name", ["bm25", "qld"])

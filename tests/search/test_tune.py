@@ -36,14 +36,14 @@ QRELS = Qrels.from_dict(
 def test_the_choice_is_the_best_candidate(index: Index) -> None:
     done = tune(index, QUERIES, QRELS, "RR@10", k=3)
     assert len(done.candidates) == len(GRIDS["bm25"]["k1"]) * len(GRIDS["bm25"]["b"])
-    assert done.mean(done.chosen) == done.values.mean(1).max()
+    assert done.mean(done.best) == done.values.mean(1).max()
     run = index.bm25(done.parameters["k1"], done.parameters["b"]).search(QUERIES, 10)
-    assert evaluate(QRELS, {"x": run}, ["RR@10"]).mean("x", "RR@10") == done.mean(done.chosen)
+    assert evaluate(QRELS, {"x": run}, ["RR@10"]).mean("x", "RR@10") == done.mean(done.best)
 
 
 def test_the_default_is_kept_where_nothing_is_better(index: Index) -> None:
     done = tune(index, QUERIES, QRELS, "RR@10", k=3)
-    if done.mean(done.default) == done.mean(done.chosen):
+    if done.mean(done.default) == done.mean(done.best):
         assert done.parameters == DEFAULTS["bm25"]
 
 
@@ -53,7 +53,7 @@ def test_other_rankings_are_tuned_too(index: Index, what: str) -> None:
     assert set(done.parameters) == set(GRIDS[what])
     rows, columns, means = done.surface()
     assert means.shape == (len(rows), len(columns))
-    assert means.max() == done.mean(done.chosen)
+    assert means.max() == done.mean(done.best)
 
 
 def noise(seed: int) -> Tuning:
@@ -70,7 +70,7 @@ def noise(seed: int) -> Tuning:
 
 def test_luck_is_called_noise() -> None:
     """The best of many lucky candidates looks good where it was chosen, not on held-out folds."""
-    flattered = [done.mean(done.chosen) - done.mean(done.default) for done in map(noise, range(20))]
+    flattered = [done.mean(done.best) - done.mean(done.default) for done in map(noise, range(20))]
     honest = [done.gain for done in map(noise, range(20))]
     assert min(flattered) >= 0
     assert np.mean(flattered) > 0.05
@@ -87,7 +87,7 @@ def test_a_real_gain_is_seen() -> None:
     queries = Queries.of(Query(f"q{n:02}", f"word{n}") for n in range(40))
     held_out = _held_out(values, queries, 5, 0)
     better = Tuning(done.what, done.measure, done.grid, done.candidates, values, held_out)
-    assert better.chosen == 3
+    assert better.best == 3
     assert not better.within_noise()
     assert better.gain == pytest.approx(values[3].mean() - values[better.default].mean())
 
@@ -112,8 +112,8 @@ def test_the_choice_is_kept_in_the_index(tmp_path: Path) -> None:
     again = Index.open(tmp_path / "index")
     assert default_source(again).ranking == BM25(1.2, 0.3)
     assert default_source(again, "ql").ranking == QueryLikelihood(300)
-    assert default_source(again, given={"mu": 50}).ranking == QueryLikelihood(50)
-    assert default_source(again, given={"b": 0.9}).ranking == BM25(1.2, 0.9)
+    assert default_source(again, parameters={"mu": 50}).ranking == QueryLikelihood(50)
+    assert default_source(again, parameters={"b": 0.9}).ranking == BM25(1.2, 0.9)
     assert default_source(again).feedback is None
     record = {"what": "rm3", "parameters": {"terms": 20.0, "documents": 5.0, "weight": 0.65}}
     again.record_tuned(record, on="bm25")
@@ -126,9 +126,9 @@ def test_the_choice_is_kept_in_the_index(tmp_path: Path) -> None:
 
 def test_a_parameter_of_another_ranking_is_refused(index: Index) -> None:
     with pytest.raises(InputError, match="mu is no parameter of bm25"):
-        default_source(index, "bm25", given={"mu": 50})
+        default_source(index, "bm25", parameters={"mu": 50})
     with pytest.raises(InputError, match="terms is no parameter of bm25"):
-        default_source(index, "bm25", rm3=False, given={"terms": 5})
+        default_source(index, "bm25", rm3=False, parameters={"terms": 5})
 
 
 def test_configured_sources(index: Index) -> None:

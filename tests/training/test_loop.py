@@ -120,7 +120,7 @@ def test_it_learns_and_writes_a_model(job: Job) -> None:
         "tiny: margin loss, learning rate 0.005, batch size 4, 24 tokens"
     )
     assert f"48, kept after {done.kept}; " in told["steps"]
-    assert told["learnt from"].startswith("64 gold positive, 256 gold pool")
+    assert told["trained_from"].startswith("64 gold positive, 256 gold pool")
     assert told["validation"].startswith("RR@10 ")
     xml.fromstring((job.out / "training.svg").read_text())
 

@@ -15,7 +15,7 @@ from tamis.errors import DamagedError, InputError
 from tamis.models import describe_model, import_model, open_model, open_scorer
 from tamis.models.folder import has_weights
 from tamis.models.onnx_export import export
-from tamis.pipeline.document_lookup import IndexLibrary, MappingLookup
+from tamis.pipeline.document_lookup import IndexLookup, MappingLookup
 from tamis.pipeline.rerank import rerank
 from tamis.pipeline.stored_embeddings import stored_texts
 from tamis.scorers.bi_encoder import BiEncoder
@@ -108,8 +108,8 @@ def test_it_learns_and_documents_keep_their_vectors(job: Job, base: Path) -> Non
     check_scorer(opened)
     note = open_model(job.out)
     assert note.documents == "documents"
-    assert dict(describe_model(note))["learnt to read"].startswith("queries")
-    assert "learnt to read" not in dict(describe_model(open_model(base)))
+    assert dict(describe_model(note))["trained_on"].startswith("queries")
+    assert "trained_on" not in dict(describe_model(open_model(base)))
 
 
 def test_stopped_and_gone_on_with_it_ends_the_same(
@@ -189,7 +189,7 @@ def test_training_reads_the_vectors_of_an_index(
 ) -> None:
     train(job)
     run = Recorded(monkeypatch)
-    train(replace(job, library=IndexLibrary(index), out=tmp_path / "other"))
+    train(replace(job, library=IndexLookup(index), out=tmp_path / "other"))
     assert not {document.text for document in DOCUMENTS.values()} & set(run.texts)
     near = _weights(job.out), _weights(tmp_path / "other")
     assert all(np.allclose(near[0][name], near[1][name], atol=1e-4) for name in near[0])
@@ -212,18 +212,18 @@ def test_stored_texts_are_those_that_were_encoded(
         Document("c", "A net. A fish, a drum and a sieve."),
     ]
     made, encoder = Index.build(documents, tmp_path / "some"), BiEncoder.open(base)
-    assert list(stored_texts(IndexLibrary(made), ["a"], encoder)) == []  # no vectors yet
+    assert list(stored_texts(IndexLookup(made), ["a"], encoder)) == []  # no embeddings yet
     made.encode(encoder, passages=passages)
     made.add([Document("d", "Grain for a drum.")])
     made.encode(encoder)
-    found = list(stored_texts(IndexLibrary(made), ["d", "a", "c"], encoder))
+    found = list(stored_texts(IndexLookup(made), ["d", "a", "c"], encoder))
     assert len(found) == 3
     for texts, vectors, truncated_tokens in found:
         wanted, lost = encoder.encode_with_truncation(texts)
         assert vectors == pytest.approx(wanted, abs=1e-6)
         assert truncated_tokens.tolist() == lost.tolist()
     other = replace(encoder, pooling="cls")
-    assert list(stored_texts(IndexLibrary(made), ["a"], other)) == []
+    assert list(stored_texts(IndexLookup(made), ["a"], other)) == []
     assert list(stored_texts(MappingLookup({}), ["a"], encoder)) == []
 
 

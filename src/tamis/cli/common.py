@@ -254,7 +254,7 @@ def show_json(schema: str, values: Mapping[str, Any]) -> None:
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
-    """Print facts by name, sections indented."""
+    """Print facts by name, sections indented; names of tamis's own with blanks for underscores."""
     from rich.table import Table
     from rich.text import Text
 
@@ -268,15 +268,25 @@ def show_facts(facts: Mapping[str, Any]) -> None:
 
 
 def _lines(facts: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
-    for name, value in facts.items():
+    for name, value in _displayed(facts).items():
         indented = "  " * depth + name
         if isinstance(value, Mapping) and all(map(_is_number, value.values())) and depth:
-            yield indented, ", ".join(f"{key} {_as_text(number)}" for key, number in value.items())
+            numbers = _displayed(value).items()
+            yield indented, ", ".join(f"{key} {_as_text(number)}" for key, number in numbers)
         elif isinstance(value, Mapping):
             yield indented, ""
             yield from _lines(value, depth + 1)
         else:
             yield indented, _as_text(value)
+
+
+def _displayed(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same facts with display names; names that the user owns stay as they are."""
+    from tamis.collection.describe import ByName
+
+    if isinstance(facts, ByName):
+        return facts
+    return {name.replace("_", " "): value for name, value in facts.items()}
 
 
 def _is_number(value: Any) -> bool:

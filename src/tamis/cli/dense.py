@@ -15,7 +15,7 @@ from tamis.errors import InputError, command
 if TYPE_CHECKING:
     from tamis.scorers.bi_encoder import BiEncoder
     from tamis.search import Index
-    from tamis.search.embeddings import VectorModel
+    from tamis.search.embeddings import EmbeddingModel
     from tamis.types import Encoder, Queries, Run, Source
 
 Dense = Annotated[
@@ -59,14 +59,14 @@ def parse_size(text: str) -> int:
     return int(number * (1024 if match[3] else 1000) ** " kmgt".index(match[2] or " "))
 
 
-def find_model(reference: str) -> tuple[Path, VectorModel]:
+def find_model(reference: str) -> tuple[Path, EmbeddingModel]:
     """See `find_encoder`."""
     from tamis.models.encoders import find_encoder
 
     return find_encoder(reference)
 
 
-def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, VectorModel]:
+def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, EmbeddingModel]:
     """The bi-encoder to encode with and its identity; also refuses passages that are none."""
     from tamis.text.passages import parse_spec
 
@@ -87,7 +87,7 @@ def _opened(folder: Path, threads: int | None = None) -> BiEncoder:
 
 
 def encode(
-    opened: Index, encoder: BiEncoder, model: VectorModel, passages: str | None, force: bool
+    opened: Index, encoder: BiEncoder, model: EmbeddingModel, passages: str | None, force: bool
 ) -> None:
     """Encode documents without embeddings, and say what was truncated."""
     from tamis.collection.loss_notes import counted
@@ -99,11 +99,11 @@ def encode(
     except KeyboardInterrupt:
         again = ["update", opened.path, "--dense", model.reference or model.name]
         again += ["--passages", passages] if passages else []
-        again += ["--encode-again"] if force and opened.snapshot.encoded else []
+        again += ["--encode-again"] if force and opened.snapshot.embeddings else []
         say(f"interrupted: finished embeddings are kept; continue with: {command(*again)}")
         raise typer.Exit(130) from None
     _compile_kernels(opened, encoder)
-    facts = [vectors.facts for vectors in opened.snapshot.encoded]
+    facts = [vectors.facts for vectors in opened.snapshot.embeddings]
     rows = counted(sum(each["rows"] for each in facts), "vector")
     say(f"{opened.path}: {rows} of {encoder.dimensions} dimensions by {model.name}")
     tokens = sum(each["truncated_tokens"] for each in facts)
@@ -130,10 +130,10 @@ def recorded_encoder(opened: Index, reference: str | None, threads: int | None) 
     """The encoder that made the vectors of an index, or the one named, which must be the same."""
     from tamis.models.folder import has_weights
     from tamis.models.scorer_specs import named
-    from tamis.search.dense import check_complete, vector_model
+    from tamis.search.dense import check_complete, embedding_model
 
     check_complete(opened)
-    recorded = vector_model(opened)
+    recorded = embedding_model(opened)
     if recorded is None:
         raise InputError(f"{opened.path} holds no documents", hint="index some first")
     folder, model = find_model(reference or recorded.reference or recorded.name)

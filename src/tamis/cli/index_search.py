@@ -94,10 +94,10 @@ def say_index(index: Index) -> None:
     """Say how large an index is."""
     from tamis.collection.loss_notes import counted
 
-    empty = index.documents_without_terms
+    empty = index.num_documents_without_terms
     without = f" ({empty:,} without a term)" if empty else ""
     say(
-        f"{index.path}: {counted(index.documents, 'document')}{without}, "
+        f"{index.path}: {counted(index.num_documents, 'document')}{without}, "
         f"{counted(index.total_terms, 'term')} ({index.distinct_terms:,} distinct), "
         f"{counted(len(index.snapshot.segments), 'segment')}"
     )
@@ -221,8 +221,8 @@ def search(
         _search_all(sieve.source, queries, output, top, query_field, rerank_field, on_error, force)
         return
     opened = Index.open(folder)
-    if opened.snapshot.damaged is not None:
-        say(f"warning: the embeddings are damaged, BM25 still works: {opened.snapshot.damaged}")
+    if opened.snapshot.damage is not None:
+        say(f"warning: the embeddings are damaged, BM25 still works: {opened.snapshot.damage}")
     if ranking == "dense" and (parameters or rm3):
         raise typer.BadParameter("BM25, query likelihood and RM3 are not for --ranking dense")
     lexical = None if ranking == "dense" or ranking == "hybrid" else ranking

@@ -94,11 +94,10 @@ def judge(
     if answered < len(asked):
         say(f"nothing is found for {counted(len(asked) - answered, 'query')}, left out")
     with open_judging(items, path) as judging:
-        if judging.kept:
-            say(
-                f"{path} has {counted(judging.kept, 'judgement')}: extended, nothing is asked twice"
-            )
-        to_judge = f"{counted(judging.left, 'document')} for {counted(answered, 'query')}"
+        if judging.num_before:
+            before = counted(judging.num_before, "judgement")
+            say(f"{path} has {before}: extended, nothing is asked twice")
+        to_judge = f"{counted(judging.num_left, 'document')} for {counted(answered, 'query')}"
         say(f"to judge: {to_judge}; every answer is saved in {path}")
         with _keys() as read:
             Desk(judging, thing, read).work()
@@ -163,7 +162,7 @@ class Desk:
     def work(self) -> None:
         """Ask until the end, a `q`, the end of the input, or Ctrl-C."""
         try:
-            while (item := self.judging.current) is not None or self.judging.given:
+            while (item := self.judging.current) is not None or self.judging.num_answered:
                 if not (self._finish() if item is None else self._ask(item)):
                     break
                 self._next_screen()
@@ -310,7 +309,7 @@ def _place(judging: Judging) -> Text:
     minutes = max(1, round(judging.seconds_left() / 60))
     time = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
     return Text(
-        f"query {at.query} of {at.queries}, document {at.document} of {at.documents}, "
+        f"query {at.query} of {at.num_queries}, document {at.document} of {at.num_documents}, "
         f"about {time} left",
         "dim",
     )
@@ -329,13 +328,13 @@ def _summary(
     qrels = read_qrels(path)
     relevant = int((qrels.grade > 0).sum())
     say(
-        f"{path}: {counted(len(qrels.grade), 'judgement')} ({judging.given:,} new) of "
+        f"{path}: {counted(len(qrels.grade), 'judgement')} ({judging.num_answered:,} new) of "
         f"{counted(len(qrels), 'query')}, {relevant:,} relevant"
     )
-    if judging.left or judging.skipped:
-        partly = judging.partly()
+    if judging.num_left or judging.num_skipped:
+        partly = judging.count_partly_judged()
         half = f", {counted(partly, 'query')} judged in part" if partly else ""
-        say(f"{counted(judging.left, 'document')} left, {judging.skipped:,} skipped{half}")
+        say(f"{counted(judging.num_left, 'document')} left, {judging.num_skipped:,} skipped{half}")
         usual = {
             ("--depth", DEFAULT_DEPTH),
             ("--sample", DEFAULT_QUERIES),

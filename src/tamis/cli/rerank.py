@@ -223,10 +223,10 @@ def _default_cache(output: str) -> Path | None:
 
 def _tuned(stage: Rerank, run: Run, qrels: str, measure: str) -> Rerank:
     from tamis.collection.judgements import read_qrels
-    from tamis.pipeline.bert3s_tuning import tune_three_sentences
+    from tamis.pipeline.bert3s_grid import tune_three_sentences
 
     warn_of_test_split(qrels)
     tuned = tune_three_sentences(stage, run, read_qrels(qrels), measure)
-    say(f"selected: {tuned.chosen}, {measure} {tuned.values[tuned.chosen]:.4f}")
+    say(f"selected: {tuned.best_point}, {measure} {tuned.values[tuned.best_point]:.4f}")
     say("note: measured on the queries it was tuned on; test it on others")
     return tuned.stage

@@ -115,7 +115,7 @@ def _surface(tuning: Tuning) -> RenderableType:
         cells = [f"{means[y, x]:.4f}" for x in range(len(columns))]
         cells_marked = [
             Text(f"{cell}*", style="bold")
-            if number == tuning.chosen
+            if number == tuning.best
             else f"{cell}d"
             if number == tuning.default
             else cell
@@ -128,7 +128,7 @@ def _surface(tuning: Tuning) -> RenderableType:
 def _say_result(tuning: Tuning) -> None:
     """Say what was selected, and whether it helps on held-out folds."""
     parameters = listed(dict(tuning.parameters))
-    say(f"selected (*): {parameters}, {tuning.measure} {tuning.mean(tuning.chosen):.4f}; "
+    say(f"selected (*): {parameters}, {tuning.measure} {tuning.mean(tuning.best):.4f}; "
         f"default (d): {tuning.mean(tuning.default):.4f}")  # fmt: skip
     interval, p = tuning.interval, tuning.p_value
     around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""
@@ -161,7 +161,7 @@ def _plot(tuning: Tuning, path: Path, force: bool) -> None:
         means,
         title=title,
         across=across,
-        chosen=tuning.chosen,
+        chosen=tuning.best,
         default=tuning.default,
     )
     with new_file(path, force=force) as part:

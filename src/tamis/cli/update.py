@@ -75,7 +75,7 @@ def update(
     if documents is not None:
         index.add(documents.documents, max_bytes)
     if drop_dense:
-        index.drop_vectors()
+        index.drop_embeddings()
     if encoder:
         encode(index, *encoder, passages, encode_again)
     if merge:

@@ -83,8 +83,8 @@ def read_rows(path: Path, layout: Layout, faults: Faults) -> Rows:
     for block in _split_blocks(path, layout):
         for line, problem, hint in sorted(block.faults):
             faults.meet(LineError(path, lines + line, problem, hint=hint))
-        for column, part in zip(columns, block.columns, strict=True):
-            column.append(part)
+        for column, values in zip(columns, block.columns, strict=True):
+            column.append(values)
         columns[-1][-1] += lines
         lines += block.lines
     if not any(map(len, columns[-1])):
@@ -151,19 +151,19 @@ def _split_blocks(path: Path, layout: Layout) -> Iterator[_Block]:
     free: list[bytearray] = []
     room = _Room()
 
-    def done() -> _Block:
+    def next_block() -> _Block:
         block, buffer = waiting.popleft()
-        found = block.result()
+        result = block.result()
         free.append(buffer)
-        return found
+        return result
 
     with ThreadPoolExecutor(2) as pool:
         for piece, size in _pieces(path, free):
             waiting.append((pool.submit(_split, piece, size, layout, room), piece))
             if len(waiting) > 2:
-                yield done()
+                yield next_block()
         while waiting:
-            yield done()
+            yield next_block()
 
 
 def _pieces(path: Path, free: list[bytearray]) -> Iterator[tuple[bytearray, int]]:
@@ -172,26 +172,26 @@ def _pieces(path: Path, free: list[bytearray]) -> Iterator[tuple[bytearray, int]
     Buffers are taken from those that are free, so that memory is not asked for again and again.
     """
     with open_bytes(path) as stream:
-        rest = stream.read(len(BOM)).removeprefix(BOM)
+        remainder = stream.read(len(BOM)).removeprefix(BOM)
         while True:
-            room = max(BLOCK, 2 * len(rest))
+            room = max(BLOCK, 2 * len(remainder))
             buffer = free.pop() if free else bytearray()
             if len(buffer) < room + PADDING:
                 buffer = bytearray(room + PADDING)
-            buffer[: len(rest)] = rest
-            read = stream.readinto(memoryview(buffer)[len(rest) : room])
-            size = len(rest) + read
+            buffer[: len(remainder)] = remainder
+            read = stream.readinto(memoryview(buffer)[len(remainder) : room])
+            size = len(remainder) + read
             if not read:
                 break
             cut = buffer.rfind(b"\n", 0, size) + 1
-            rest = bytes(memoryview(buffer)[cut:size])
+            remainder = bytes(memoryview(buffer)[cut:size])
             if cut:
                 yield buffer, cut
             else:
                 free.append(buffer)
-    if rest:
+    if remainder:
         buffer[size : size + 1] = b"\n"
-        yield buffer, size + (not rest.endswith(b"\n"))
+        yield buffer, size + (not remainder.endswith(b"\n"))
 
 
 def _split(piece: bytearray, size: int, layout: Layout, room: _Room) -> _Block:
@@ -203,7 +203,9 @@ def _split(piece: bytearray, size: int, layout: Layout, room: _Room) -> _Block:
     rows, many, odds, wrong, lines, ascii = call()
     if not ascii and (faults := _blank_what_is_not_utf8(piece, size)):
         rows, many, odds, wrong, lines, _ = call()
-    faults += [_miscounted(at, found, layout) for at, found in bad[:, :wrong].T.tolist()]
+    faults += [
+        _miscounted(at, num_columns, layout) for at, num_columns in bad[:, :wrong].T.tolist()
+    ]
     for row, start, end in odd[:, :odds].T.tolist():
         cell = piece[start:end].decode()
         values[row] = _number(cell)
@@ -223,25 +225,25 @@ def _split(piece: bytearray, size: int, layout: Layout, room: _Room) -> _Block:
     return _Block(_without_gaps(columns) if odds else columns, lines, faults)
 
 
-def _miscounted(line: int, found: int, layout: Layout) -> Fault:
-    columns = "column" if found == 1 else "columns"
-    swapped = next((other.what for other in (RUN, QRELS) if len(other.names) == found), "")
+def _miscounted(line: int, num_columns: int, layout: Layout) -> Fault:
+    columns = "column" if num_columns == 1 else "columns"
+    swapped = next((other.what for other in (RUN, QRELS) if len(other.names) == num_columns), "")
     hint = f"is it {swapped}? {layout.what} {layout.describe()}" if swapped else layout.describe()
-    return line, f"{found} {columns} instead of {len(layout.names)}", hint
+    return line, f"{num_columns} {columns} instead of {len(layout.names)}", hint
 
 
 def _without_gaps(columns: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
     """The columns without the rows that have no number, and without queries left with none."""
     queries, query_offsets, sizes, docs, doc_offsets, values, line = columns
-    there = np.flatnonzero(~np.isnan(values))
-    stretch = np.repeat(np.arange(len(sizes)), sizes)[there]
-    left = np.bincount(stretch, minlength=len(sizes))
+    rows = np.flatnonzero(~np.isnan(values))
+    stretch = np.repeat(np.arange(len(sizes)), sizes)[rows]
+    sizes_left = np.bincount(stretch, minlength=len(sizes))
     return (
-        *gather(queries, query_offsets, np.flatnonzero(left)),
-        left[left > 0],
-        *gather(docs, doc_offsets, there),
-        values[there],
-        line[there],
+        *gather(queries, query_offsets, np.flatnonzero(sizes_left)),
+        sizes_left[sizes_left > 0],
+        *gather(docs, doc_offsets, rows),
+        values[rows],
+        line[rows],
     )
 
 
@@ -253,8 +255,8 @@ def _blank_what_is_not_utf8(piece: bytearray, size: int) -> list[Fault]:
         try:
             line.decode()
         except UnicodeDecodeError as error:
-            found = not_utf8(Path(), number, error)
-            faults.append((number, found.problem, found.hint))
+            fault = not_utf8(Path(), number, error)
+            faults.append((number, fault.problem, fault.hint))
             piece[start : start + len(line)] = b" " * len(line)
         start += len(line) + 1
     return faults

@@ -47,9 +47,9 @@ def split_rows(
     last, last_end = 0, -1
     ascii = ALL
     for low in range(0, size, 64):
-        kept = first_bits(size - low)
-        ascii &= at_most(buffer, low, 127) | ~kept
-        blanks = at_most(buffer, low, 32) & kept
+        in_buffer = first_bits(size - low)
+        ascii &= at_most(buffer, low, 127) | ~in_buffer
+        blanks = at_most(buffer, low, 32) & in_buffer
         while blanks != 0:
             at = low + lowest_bit(blanks)
             blanks &= blanks - np.uint64(1)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which column holds the id, the text and the title; None is found among the usual names.
+    """Which column holds the id, the text and the title; None is found among the default names.
 
     All other columns become fields. A value that is not a string is written as JSON; null, and an
     empty list or object, is left out.
@@ -47,16 +47,16 @@ NULLS: tuple[Any, ...] = (None, [], {})
 
 
 def find_column(
-    user_name: str | None, usual: tuple[str, ...], names: Collection[str]
+    user_name: str | None, default_names: tuple[str, ...], names: Collection[str]
 ) -> str | None:
-    """The column that was named, or the first usual one; None where it is not there.
+    """The column that was named, or the first default name; None where it is not there.
 
     >>> find_column(None, DOCUMENT_IDS, ["docno", "body"])
     'docno'
     """
     if user_name is not None:
         return user_name if user_name in names else None
-    return next((name for name in usual if name in names), None)
+    return next((name for name in default_names if name in names), None)
 
 
 def holds_documents(names: Collection[str], columns: Columns) -> bool:
@@ -83,19 +83,21 @@ def holds_records(names: Collection[str], columns: Columns) -> bool:
 def _needed(
     what: str,
     user_name: str | None,
-    usual: tuple[str, ...],
+    default_names: tuple[str, ...],
     where: Where,
 ) -> str:
     path, line, names = where
-    column = find_column(user_name, usual, names)
+    column = find_column(user_name, default_names, names)
     if column is None:
-        wanted = (
-            repr(user_name) if user_name is not None else f"for the {what} ({', '.join(usual)})"
+        name = (
+            repr(user_name)
+            if user_name is not None
+            else f"for the {what} ({', '.join(default_names)})"
         )
         raise LineError(
             path,
             line,
-            f"no field {wanted}",
+            f"no field {name}",
             hint=f"name it with --id, --text or --title; columns here: {', '.join(names)}",
         )
     return column
@@ -199,7 +201,7 @@ def _id(value: Any, name: str) -> str:
     if isinstance(value, bytes):
         return _decoded(value, name)
     raise BadValueError(
-        f"the id in {name!r} is {_shown(value)}", "an id is a string or a whole number"
+        f"the id in {name!r} is {_describe_value(value)}", "an id is a string or a whole number"
     )
 
 
@@ -211,7 +213,9 @@ def _text(value: Any, name: str) -> str:
     if isinstance(value, bytes):
         return _decoded(value, name)
     if isinstance(value, list | dict):
-        raise BadValueError(f"the text in {name!r} is {_shown(value)}", "a text is a string")
+        raise BadValueError(
+            f"the text in {name!r} is {_describe_value(value)}", "a text is a string"
+        )
     return as_json(value)
 
 
@@ -253,6 +257,6 @@ def _decoded(value: bytes, name: str) -> str:
         raise BadValueError(f"the bytes in {name!r} are not UTF-8", "store it as text") from None
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     kinds = {list: "a list", dict: "an object", bool: "true or false"}
     return kinds.get(type(value), repr(value))

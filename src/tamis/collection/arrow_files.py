@@ -28,7 +28,7 @@ DIGEST_ROWS = 1 << 16
 """How many rows are digested at a time; the digest does not depend on it."""
 READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 """What pyarrow raises on a damaged file."""
-WHOLE = "is the file whole?"
+FILE_WHOLE_HINT = "is the file whole?"
 
 
 class ColumnsDigest:
@@ -53,8 +53,8 @@ class ColumnsDigest:
 
     def hexdigest(self) -> str:
         """The digest of all rows so far."""
-        parts = [hash.digest() for hashes in self._hashes for hash in hashes]
-        return str(xxhash.xxh3_64_hexdigest(b"".join(parts)))
+        digests = [hash.digest() for hashes in self._hashes for hash in hashes]
+        return str(xxhash.xxh3_64_hexdigest(b"".join(digests)))
 
 
 def _contents(column: pa.Array) -> tuple[Any, Any, Any]:
@@ -69,8 +69,8 @@ def _contents(column: pa.Array) -> tuple[Any, Any, Any]:
         if not len(column):
             return valid, b"", b""
         bounds = np.frombuffer(offsets, np.int64, len(column) + 1, 8 * column.offset)
-        held = b"" if values is None else memoryview(values)[bounds[0] : bounds[-1]]
-        return valid, np.diff(bounds), held
+        content = b"" if values is None else memoryview(values)[bounds[0] : bounds[-1]]
+        return valid, np.diff(bounds), content
     if pa.types.is_floating(type_) or pa.types.is_integer(type_) or pa.types.is_boolean(type_):
         return valid, b"", np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
     return valid, b"", repr(column.to_pylist())[1:-1].encode("utf-8", "surrogatepass")
@@ -125,7 +125,7 @@ def write_parquet(
 
 
 @contextmanager
-def reading(path: Path | str, hint: str = WHOLE) -> Iterator[None]:
+def reading(path: Path | str, hint: str = FILE_WHOLE_HINT) -> Iterator[None]:
     """Say of whatever goes wrong inside which file it is and what to do."""
     try:
         yield
@@ -146,16 +146,18 @@ def is_parquet(path: Path) -> bool:
 
 def read_metadata(path: Path) -> dict[bytes, bytes]:
     """What the metadata of a Parquet file says, verified if tamis wrote it."""
-    with reading(path), _opened(path) as file:
+    with reading(path), _open_parquet(path) as file:
         _expected_digest(file, path)
         return dict(file.schema_arrow.metadata or {})
 
 
-def read_parquet(path: Path, source: pa.Buffer | None = None, *, hint: str = WHOLE) -> pa.Table:
+def read_parquet(
+    path: Path, source: pa.Buffer | None = None, *, hint: str = FILE_WHOLE_HINT
+) -> pa.Table:
     """A whole Parquet file, verified; from `source` where its bytes are in memory already."""
     if source is None and not is_parquet(path):
         raise InputError(f"{path} is no Parquet file", hint=hint)
-    with reading(path, hint), _opened(path, source) as file:
+    with reading(path, hint), _open_parquet(path, source) as file:
         expected = _expected_digest(file, path)
         table = file.read()
         table.validate(full=True)
@@ -169,7 +171,7 @@ def read_parquet(path: Path, source: pa.Buffer | None = None, *, hint: str = WHO
 
 def parquet_batches(path: Path, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
     """A Parquet file, some rows at a time; the digest is checked after the last."""
-    with reading(path), _opened(path) as file:
+    with reading(path), _open_parquet(path) as file:
         expected = _expected_digest(file, path)
         digest = ColumnsDigest(len(file.schema_arrow))
         for batch in file.iter_batches(rows):
@@ -203,7 +205,7 @@ def _validate(batch: pa.RecordBatch) -> None:
 
 
 @contextmanager
-def _opened(path: Path, source: pa.Buffer | None = None) -> Iterator[pq.ParquetFile]:
+def _open_parquet(path: Path, source: pa.Buffer | None = None) -> Iterator[pq.ParquetFile]:
     where = path if source is None else pa.BufferReader(source)
     with pq.ParquetFile(where, page_checksum_verification=True) as file:
         yield file

@@ -68,10 +68,10 @@ def write_judged(
     queries: Iterable[Query], qrels: Qrels, folder: Path, split: str, force: bool = False
 ) -> None:
     """Write judgements with their queries."""
-    with durable.new_folder(folder, force=force) as part:
-        (part / QRELS_FOLDER).mkdir()
-        write_beir_queries(queries, part / QUERIES, LossNotes())
-        write_qrels(qrels, part / QRELS_FOLDER / f"{split}.tsv", format="beir")
+    with durable.new_folder(folder, force=force) as unfinished:
+        (unfinished / QRELS_FOLDER).mkdir()
+        write_beir_queries(queries, unfinished / QUERIES, LossNotes())
+        write_qrels(qrels, unfinished / QRELS_FOLDER / f"{split}.tsv", format="beir")
 
 
 def open_beir(folder: Path, faults: Faults, columns: Columns | None = None) -> Collection:
@@ -128,15 +128,15 @@ def _refuse_unread(folder: Path, what: str, name: str, option: str) -> None:
 def write_beir(collection: Collection, folder: Path, notes: LossNotes, force: bool = False) -> None:
     """Write a BEIR folder; documents are streamed."""
     refuse_odd_splits(collection.qrels)
-    with durable.new_folder(folder, force=force) as part:
+    with durable.new_folder(folder, force=force) as unfinished:
         documents = (document_record(d, notes, "_id") for d in collection.documents)
-        write_jsonl(documents, part / CORPUS)
+        write_jsonl(documents, unfinished / CORPUS)
         if len(collection.queries):
-            write_beir_queries(collection.queries, part / QUERIES, notes)
+            write_beir_queries(collection.queries, unfinished / QUERIES, notes)
         if collection.qrels:
-            (part / QRELS_FOLDER).mkdir()
+            (unfinished / QRELS_FOLDER).mkdir()
         for split, qrels in collection.qrels.items():
-            write_qrels(qrels, part / QRELS_FOLDER / f"{split}.tsv", format="beir")
+            write_qrels(qrels, unfinished / QRELS_FOLDER / f"{split}.tsv", format="beir")
 
 
 def _with_columns(columns: Columns) -> Format:

@@ -22,14 +22,14 @@ _POSITIVE = (1 << 63) - 1
 class FaultsOnce(Faults):
     """Faults in which a line or document counts once, however often its file is gone through."""
 
-    _seen: set[int] = field(default_factory=set, repr=False)
+    _lines: set[int] = field(default_factory=set, repr=False)
     _empty: set[int] = field(default_factory=set, repr=False)
 
     def meet(self, error: LineError) -> None:
         """Raise the error, or count it if this line was not met before."""
         where = hash((error.path, error.line, error.problem))
-        if not self.skip or where not in self._seen:
-            self._seen.add(where)
+        if not self.skip or where not in self._lines:
+            self._lines.add(where)
             super().meet(error)
 
     def count_if_empty(self, document: Document) -> None:
@@ -95,11 +95,11 @@ class Checks:
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
-        self._seen = SeenIds()
+        self._lines = SeenIds()
 
     def documents(self, path: Path, rows: Iterable[tuple[int, Document]]) -> Iterator[Document]:
         """The documents of a file whose id is theirs alone; those that hold nothing are counted."""
-        is_new = self._seen.is_new
+        is_new = self._lines.is_new
         for line, document in rows:
             if is_blank(document.id):
                 problem = "the document's id is empty"
@@ -118,7 +118,7 @@ class Checks:
                 self._meet(path, line, "the query's id is empty", "give it an id of its own")
             elif is_blank(query.text):
                 self._meet(path, line, f"query {query.id!r} is empty", "give it a text")
-            elif self._seen.is_new(query.id):
+            elif self._lines.is_new(query.id):
                 yield query
             else:
                 self._meet(

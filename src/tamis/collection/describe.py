@@ -32,9 +32,16 @@ LONG_DOCUMENT_WORDS = 100_000
 MAX_SHOWN_LEAKS = 5
 
 
+class ByName(dict[str, Any]):
+    """Facts whose keys are names that the user owns (splits, files), shown as they are."""
+
+
 @dataclass(frozen=True)
 class Facts:
-    """Facts by name (sections hold facts of their own), and sentences on what looks wrong."""
+    """Facts by name (sections hold facts of their own), and sentences on what looks wrong.
+
+    Keys are snake_case; where the user chose them, they are in a `ByName`.
+    """
 
     facts: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
@@ -44,7 +51,7 @@ class Facts:
         if not faults.count:
             return self
         skipped = tuple(f"skipped: {fault}" for fault in faults.first)
-        facts = {**self.facts, "bad lines skipped": faults.count}
+        facts = {**self.facts, "bad_lines_skipped": faults.count}
         return Facts(facts, self.warnings + skipped)
 
 
@@ -52,14 +59,14 @@ def distribution(values: ArrayLike) -> dict[str, float]:
     """Where the values of a column lie; infinite ones are left aside.
 
     >>> distribution([1, 2, 3, 4, 90])
-    {'mean': 20, 'least': 1, 'median': 3, '90%': 55.6, 'most': 90}
+    {'mean': 20, 'least': 1, 'median': 3, 'p90': 55.6, 'most': 90}
     """
     column = np.asarray(values, np.float64)
     column = column[np.isfinite(column)]
     if len(column) == 0:
         return {}
     least, median, high, most = np.percentile(column, [0, 50, 90, 100]).tolist()
-    points = {"mean": column.mean(), "least": least, "median": median, "90%": high, "most": most}
+    points = {"mean": column.mean(), "least": least, "median": median, "p90": high, "most": most}
     return {name: _short(float(value)) for name, value in points.items()}
 
 
@@ -102,13 +109,15 @@ def describe_collection(collection: Collection) -> Facts:
         if queries.fields:
             facts["queries"]["fields"] = ", ".join(queries.fields)
     if qrels:
-        facts["judgements"] = {split: _judged(part) for split, part in qrels.items()}
-        judged = Ids.of(chain.from_iterable(part.queries for part in qrels.values()))
-        facts["queries without judgements"] = int((queries.ids.positions_in(judged) < 0).sum())
+        facts["judgements"] = ByName(
+            {split: _judged(split_qrels) for split, split_qrels in qrels.items()}
+        )
+        judged = Ids.of(chain.from_iterable(split_qrels.queries for split_qrels in qrels.values()))
+        facts["queries_without_judgements"] = int((queries.ids.positions_in(judged) < 0).sum())
         warnings += _strangers(qrels, queries, ids) + _leaks(queries, qrels)
     facts |= collection.facts()
     if collection.faults.left_out:
-        facts["files left out"] = dict(collection.faults.left_out)
+        facts["files_left_out"] = ByName(collection.faults.left_out)
     return Facts(facts, tuple(warnings)).with_faults(collection.faults)
 
 
@@ -135,9 +144,9 @@ def _documents(collection: Collection) -> tuple[dict[str, Any], Ids, list[str]]:
     same = len(hashes) - len(np.unique(np.array(hashes, np.uint64)))
     lengths = np.array(words)
     short, long = int((lengths == 1).sum()), int((lengths > LONG_DOCUMENT_WORDS).sum())
-    facts = {"count": len(words), "with a title": titled, "words": distribution(lengths)}
+    facts = {"count": len(words), "with_title": titled, "words": distribution(lengths)}
     if empty.empty:
-        facts["without text"] = empty.empty
+        facts["without_text"] = empty.empty
     checks = {
         "there are no documents": not words,
         f"{counted(same, 'document')} repeat the text of another": same,
@@ -170,28 +179,28 @@ def _judged(qrels: Qrels) -> dict[str, Any]:
     return {
         "queries": len(qrels),
         "judgements": len(qrels.doc),
-        "by grade": {str(g): n for g, n in zip(grades.tolist(), counts.tolist(), strict=True)},
-        "judged per query": distribution(np.diff(qrels.offsets)),
-        "queries without a relevant document": int((np.diff(relevant) == 0).sum()),
+        "by_grade": {str(g): n for g, n in zip(grades.tolist(), counts.tolist(), strict=True)},
+        "judged_per_query": distribution(np.diff(qrels.offsets)),
+        "queries_without_relevant_document": int((np.diff(relevant) == 0).sum()),
     }
 
 
 def _strangers(qrels: Mapping[str, Qrels], queries: Queries, docs: Ids) -> list[str]:
     """Judgements for queries or documents that the collection does not have."""
     sentences = []
-    for split, part in qrels.items():
-        lost = int((part.docs.positions_in(docs)[part.doc] < 0).sum())
+    for split, split_qrels in qrels.items():
+        lost = int((split_qrels.docs.positions_in(docs)[split_qrels.doc] < 0).sum())
         if lost:
             sentences.append(
                 f"{split}: {counted(lost, 'judgement')} for documents that are not there"
             )
-        lost = int((part.queries.positions_in(queries.ids) < 0).sum())
+        lost = int((split_qrels.queries.positions_in(queries.ids) < 0).sum())
         if lost:
             sentences.append(f"{split}: judgements for {counted(lost, 'query')} that are not there")
     return sentences
 
 
-def leaks(queries: Queries, parts: Mapping[str, Ids]) -> list[tuple[str, str, str, str]]:
+def leaks(queries: Queries, splits: Mapping[str, Ids]) -> list[tuple[str, str, str, str]]:
     """Queries of different parts that are the same or nearly: part, query, other part, query.
 
     >>> from tamis.types import Query
@@ -200,35 +209,37 @@ def leaks(queries: Queries, parts: Mapping[str, Ids]) -> list[tuple[str, str, st
     [('train', 'a', 'test', 'b')]
     """
     part_of: list[list[str]] = [[] for _ in range(len(queries))]
-    for name, part in parts.items():
-        numbers = part.positions_in(queries.ids)
+    for name, query_ids in splits.items():
+        numbers = query_ids.positions_in(queries.ids)
         for number in numbers[numbers >= 0].tolist():
             part_of[number].append(name)
     ids = queries.ids
     pairs = [
-        (here, ids[n], there, ids[n])
+        (first_split, ids[n], second_split, ids[n])
         for n, names in enumerate(part_of)
-        for here, there in combinations(names, 2)
+        for first_split, second_split in combinations(names, 2)
     ]
     for group in near_duplicates(queries.texts or ()):
         for first, second in combinations(group, 2):
-            for here in part_of[first]:
-                for there in part_of[second]:
-                    if here != there:
-                        pairs.append((here, ids[first], there, ids[second]))
+            for first_split in part_of[first]:
+                for second_split in part_of[second]:
+                    if first_split != second_split:
+                        pairs.append((first_split, ids[first], second_split, ids[second]))
     return pairs
 
 
 def _leaks(queries: Queries, qrels: Mapping[str, Qrels]) -> list[str]:
-    pairs = leaks(queries, {split: part.queries for split, part in qrels.items()})
+    pairs = leaks(queries, {split: split_qrels.queries for split, split_qrels in qrels.items()})
     if not pairs:
         return []
     sentences = [
         f"{counted(len(pairs), 'pair')} of queries in different splits are the same or nearly"
     ]
-    for here, first, there, second in pairs[:MAX_SHOWN_LEAKS]:
+    for first_split, first, second_split, second in pairs[:MAX_SHOWN_LEAKS]:
         text = queries[first].text
-        sentences.append(f"leak: {here} {first!r} and {there} {second!r}: {text[:70]}")
+        sentences.append(
+            f"leak: {first_split} {first!r} and {second_split} {second!r}: {text[:70]}"
+        )
     return sentences
 
 
@@ -242,14 +253,14 @@ def describe_run(run: Run, spec: Spec | None = None) -> Facts:
         tied = int(((run.score[1:] == run.score[:-1]) & inside).sum())
     facts = {
         "queries": len(run),
-        "with texts": run.queries.texts is not None,
+        "with_texts": run.queries.texts is not None,
         "rows": len(run.doc),
         "documents": len(np.unique(run.doc)),
-        "documents per query": distribution(run.sizes()),
+        "documents_per_query": distribution(run.sizes()),
         "scores": distribution(run.score),
-        "equal to the score above": tied,
-        "further columns": ", ".join(run.extra) or "none",
-        **({"made by": spec} if spec else {}),
+        "tied_with_previous_rank": tied,
+        "extra_columns": ", ".join(run.extra) or "none",
+        **({"made_by": spec} if spec else {}),
     }
     empty = int((run.sizes() == 0).sum())
     return Facts(facts, (f"{counted(empty, 'query')} without results",) if empty else ())
@@ -258,7 +269,7 @@ def describe_run(run: Run, spec: Spec | None = None) -> Facts:
 def describe_qrels(qrels: Qrels) -> Facts:
     """Queries, grades and depth of judgements."""
     facts = _judged(qrels)
-    lost = facts["queries without a relevant document"]
+    lost = facts["queries_without_relevant_document"]
     warning = f"{counted(lost, 'query')} without a relevant document"
     documents = len(np.unique(qrels.doc))
     return Facts({**facts, "documents": documents}, (warning,) if lost else ())
@@ -267,7 +278,7 @@ def describe_qrels(qrels: Qrels) -> Facts:
 def describe_judged(queries: Queries, splits: Mapping[str, Qrels]) -> Facts:
     """Queries and judgements without documents."""
     described = {split: describe_qrels(qrels) for split, qrels in splits.items()}
-    judgements = {split: facts.facts for split, facts in described.items()}
+    judgements = ByName({split: facts.facts for split, facts in described.items()})
     warnings = tuple(warning for facts in described.values() for warning in facts.warnings)
     return Facts({**describe_queries(queries).facts, "judgements": judgements}, warnings)
 
@@ -280,7 +291,7 @@ def describe_queries(queries: Queries) -> Facts:
         "queries": len(queries),
         "words": distribution([len(text.split()) for text in texts]),
         "fields": ", ".join(queries.fields) or "none",
-        "nearly the same as another": sum(len(group) - 1 for group in groups),
+        "near_duplicates": sum(len(group) - 1 for group in groups),
     }
     return Facts(facts)
 
@@ -293,7 +304,7 @@ def passage_statistics(
     >>> from tamis.text.passages import parse_spec
     >>> documents = [Document("d1", "One. Two. Three."), Document("d2", "")]
     >>> facts = passage_statistics(Collection("toy", "none", documents), parse_spec("words:1"))
-    >>> facts["count"], facts["documents without any"]
+    >>> facts["count"], facts["documents_without_passages"]
     (3, 1)
     """
     per_document: list[int] = []
@@ -301,22 +312,22 @@ def passage_statistics(
     windows_left_out, words_left_out = 0, 0
     with Progress("splitting documents", unit="documents") as progress:
         for document in collection.documents:
-            parts = split_document(document, spec, tokens=tokens, seed=seed)
-            per_document.append(len(parts.passages))
-            words += [_words(document, passage) for passage in parts.passages]
-            windows_left_out += parts.windows - len(parts.passages)
-            words_left_out += parts.left_out
+            pieces = split_document(document, spec, tokens=tokens, seed=seed)
+            per_document.append(len(pieces.passages))
+            words += [_words(document, passage) for passage in pieces.passages]
+            windows_left_out += pieces.windows - len(pieces.passages)
+            words_left_out += pieces.left_out
             progress.advance()
     facts: dict[str, Any] = {
         **spec.record(),
         "documents": len(per_document),
         "count": sum(per_document),
-        "per document": distribution(per_document),
+        "per_document": distribution(per_document),
         "words": distribution(words),
-        "documents without any": per_document.count(0),
+        "documents_without_passages": per_document.count(0),
     }
     if spec.most:
-        facts["sampled out"] = {"passages": windows_left_out, "words": words_left_out}
+        facts["left_out_by_sampling"] = {"passages": windows_left_out, "words": words_left_out}
     return facts
 
 

@@ -14,7 +14,7 @@ from tamis import manifest
 from tamis.collection._records import Columns, holds_records
 from tamis.collection.arrow_files import PARQUET_MAGIC, read_metadata
 from tamis.collection.base import Faults
-from tamis.collection.delimited import SAVE_WITH_COMMAS_OR_TABS
+from tamis.collection.csv_tsv import SAVE_WITH_COMMAS_OR_TABS
 from tamis.collection.formats import Format, all_formats
 from tamis.collection.samples import FileHead, FolderSample, read_head
 from tamis.durable import folder_exists
@@ -29,7 +29,7 @@ Reader = Callable[[Path, Faults], T]
 def detect_format(path: Path | str, columns: Columns | None = None) -> str:
     r"""The format of a file or folder: a name in the registry, or the kind of a tamis folder.
 
-    `columns` are names the user gave, which a header may have in place of the usual ones.
+    `columns` are names the user gave, which a header may have in place of the default ones.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

@@ -43,9 +43,9 @@ class FileDocuments:
             name.encode()
             title, text = read_text(path)
         except UnicodeEncodeError:
-            shown = os.fsencode(path).decode(errors="replace")
+            name_shown = os.fsencode(path).decode(errors="replace")
             self.faults.meet(
-                LineError(shown, 1, "the file's name is not UTF-8", hint="rename the file")
+                LineError(name_shown, 1, "the file's name is not UTF-8", hint="rename the file")
             )
         except OSError as error:
             problem = f"it cannot be read: {error.strerror}"

@@ -86,18 +86,18 @@ def declared_encoding(raw: bytes) -> str:
     >>> declared_encoding(b'<meta charset="Latin-1">')
     'cp1252'
     """
-    found = _DECLARED.search(raw[:2048])
-    if found is None:
+    declaration = _DECLARED.search(raw[:2048])
+    if declaration is None:
         return ""
-    name = found[1].decode()
+    name = declaration[1].decode()
     try:
-        known = codecs.lookup(name).name
+        encoding = codecs.lookup(name).name
     except LookupError:
-        line = raw.count(b"\n", 0, found.start()) + 1
+        line = raw.count(b"\n", 0, declaration.start()) + 1
         raise Unreadable(
             line, f"the page declares the unknown encoding {name!r}", "declare utf-8"
         ) from None
-    return _AS_BROWSERS_DO.get(known, known)
+    return _AS_BROWSERS_DO.get(encoding, encoding)
 
 
 # Plain text, Markdown, reStructuredText
@@ -105,8 +105,8 @@ def declared_encoding(raw: bytes) -> str:
 
 def _plain(path: Path) -> TitleAndText:
     text = decoded(path.read_bytes())
-    first, _, rest = text.lstrip("\n").partition("\n")
-    next_line, _, more = rest.partition("\n")
+    first, _, after_first = text.lstrip("\n").partition("\n")
+    next_line, _, more = after_first.partition("\n")
     is_title = len(first) <= LONGEST_TITLE and not next_line.strip() and more.strip()
     return first if is_title else "", text
 
@@ -132,8 +132,8 @@ def _markdown(path: Path) -> TitleAndText:
     front = _FRONT_MATTER.match(text)
     if front:
         text = text[front.end() :]
-        named = _FRONT_TITLE.search(front[1])
-        title = _unquoted(named[1].rstrip(BLANKS)) if named else ""
+        front_title = _FRONT_TITLE.search(front[1])
+        title = _unquoted(front_title[1].rstrip(BLANKS)) if front_title else ""
     return title or _without_markup(_markdown_heading(text)), text
 
 
@@ -170,8 +170,8 @@ def _without_closing_marks(heading: str) -> str:
 def _without_markup(heading: str) -> str:
     if len(heading) > LONGEST_MARKED_UP:
         return heading
-    for pattern, kept in _MARKUP:
-        heading = pattern.sub(kept, heading)
+    for pattern, replacement in _MARKUP:
+        heading = pattern.sub(replacement, heading)
     return heading
 
 

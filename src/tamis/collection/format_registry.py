@@ -7,7 +7,8 @@ which anything could be, comes last.
 from __future__ import annotations
 
 from tamis.collection.beir import BEIR, JUDGED
-from tamis.collection.delimited import CSV, TSV
+from tamis.collection.candidate_table import RERANKING
+from tamis.collection.csv_tsv import CSV, TSV
 from tamis.collection.files import FILES
 from tamis.collection.formats import Format
 from tamis.collection.jsonl import JSONL
@@ -15,7 +16,6 @@ from tamis.collection.judgements import BEIR_QRELS, QRELS
 from tamis.collection.msmarco import ID_TEXT, MSMARCO, MSMARCO_DOCS
 from tamis.collection.parquet import ARROW, PARQUET
 from tamis.collection.querylog import QUERYLOG
-from tamis.collection.reranking import RERANKING
 from tamis.collection.runs import RUN
 from tamis.collection.store import COLLECTION
 from tamis.collection.trec_documents import TRECTEXT

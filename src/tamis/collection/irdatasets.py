@@ -39,13 +39,13 @@ def open_irdatasets(dataset_id: str, faults: Faults | None = None) -> Collection
             f"the dataset {dataset_id!r} has no documents",
             hint="ir_datasets list shows all ids; the shorter ones have documents",
         )
-    opened = _Dataset(dataset_id, dataset, package)
+    source = _Dataset(dataset_id, dataset, package)
     return Collection(
         dataset_id,
         "ir_datasets",
-        Streamed(lambda: opened.documents(faults)),
-        opened.queries if dataset.has_queries() else no_queries,
-        opened.qrels if dataset.has_qrels() else dict,
+        Streamed(lambda: source.documents(faults)),
+        source.queries if dataset.has_queries() else no_queries,
+        source.qrels if dataset.has_qrels() else dict,
         faults,
     )
 
@@ -56,8 +56,8 @@ def split_of(dataset_id: str) -> str:
     >>> split_of("msmarco-passage/dev/small"), split_of("cranfield")
     ('dev', 'test')
     """
-    parts = dataset_id.split("/")[1:]
-    return next((part for part in parts if part in SPLITS), "test")
+    names = dataset_id.split("/")[1:]
+    return next((name for name in names if name in SPLITS), "test")
 
 
 class _Dataset:
@@ -68,7 +68,7 @@ class _Dataset:
 
     def documents(self, faults: Faults) -> Iterator[Document]:
         for record in self._read(self._dataset.docs_iter):
-            title, text, fields = _parts(record, "doc_id")
+            title, text, fields = _text_fields(record, "doc_id")
             document = Document(record.doc_id, text, title, fields)
             faults.count_if_empty(document)
             yield document
@@ -77,7 +77,7 @@ class _Dataset:
         return Queries.of(
             Query(record.query_id, text or title, fields)
             for record in self._read(self._dataset.queries_iter)
-            for title, text, fields in [_parts(record, "query_id")]
+            for title, text, fields in [_text_fields(record, "query_id")]
         )
 
     def qrels(self) -> dict[str, Qrels]:
@@ -113,7 +113,7 @@ class _Dataset:
             ) from error
 
 
-def _parts(record: Any, id_name: str) -> tuple[str, str, dict[str, str]]:
+def _text_fields(record: Any, id_name: str) -> tuple[str, str, dict[str, str]]:
     """Title, text and other fields of a document or query; only text and numbers are kept.
 
     The text is what the dataset calls its default text, without the title where it begins with it.

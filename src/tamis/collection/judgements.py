@@ -230,8 +230,8 @@ def write_parquet_qrels(qrels: Qrels, path: Path, force: bool) -> None:
         "doc": pa.array(qrels.docs.take(qrels.doc), pa.large_string()),
         "grade": pa.array(qrels.grade),
     }
-    with new_file(path, force=force) as part:
-        write_parquet(pa.table(columns).replace_schema_metadata(PARQUET_KIND), part)
+    with new_file(path, force=force) as unfinished:
+        write_parquet(pa.table(columns).replace_schema_metadata(PARQUET_KIND), unfinished)
 
 
 def read_parquet_qrels(path: Path, faults: Faults) -> Qrels:

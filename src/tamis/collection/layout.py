@@ -30,7 +30,7 @@ def files_in(folder: Path) -> list[Path]:
     return [
         path
         for path in files
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not any(name.startswith(".") for name in path.relative_to(folder).parts)
     ]
 
 

@@ -170,7 +170,7 @@ def writing(path: Path, force: bool = False) -> Iterator[IO[bytes]]:
 
     A name that ends in .gz or .zst asks for that packing. The same content gives the same bytes.
     """
-    with durable.new_file(path, force=force) as part, part.open("wb") as file:
+    with durable.new_file(path, force=force) as unfinished, unfinished.open("wb") as file:
         if path.suffix == ".gz":
             with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
                 yield cast(IO[bytes], packed)

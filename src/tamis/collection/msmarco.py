@@ -130,28 +130,28 @@ def _qrels(folder: Path, faults: Faults) -> Mapping[str, Qrels]:
 def write_msmarco(
     collection: Collection, folder: Path, notes: LossNotes, force: bool = False
 ) -> None:
-    """Write passages, queries (a file a split that has judgements) and judgements."""
+    """Write passages, queries (one file per judged split) and judgements."""
     refuse_odd_splits(collection.qrels)
-    with durable.new_folder(folder, force=force) as part:
-        with writing(part / PASSAGES) as file:
+    with durable.new_folder(folder, force=force) as unfinished:
+        with writing(unfinished / PASSAGES) as file:
             for document in collection.documents:
                 file.write(_line(document, notes))
         for split, qrels in collection.qrels.items():
-            _write_qrels(qrels, part / f"qrels.{split}.tsv")
+            _write_qrels(qrels, unfinished / f"qrels.{split}.tsv")
         for split, queries in _by_split(collection.queries, collection.qrels).items():
-            _write_queries(queries, part / f"queries.{split}.tsv", notes)
+            _write_queries(queries, unfinished / f"queries.{split}.tsv", notes)
 
 
 def _by_split(queries: Queries, judged: Mapping[str, Qrels]) -> dict[str, Queries]:
     """The queries of each split, and those of none, which go to a split of their own."""
-    parts: dict[str, Queries] = {}
-    left = np.ones(len(queries), bool)
+    by_split: dict[str, Queries] = {}
+    unjudged = np.ones(len(queries), bool)
     for split, qrels in judged.items():
-        here = queries.ids.positions_in(qrels.queries) >= 0
-        parts[split] = queries.select(np.flatnonzero(here))
-        left &= ~here
-    parts["unjudged" if judged else UNNAMED_SPLIT] = queries.select(np.flatnonzero(left))
-    return {split: part for split, part in parts.items() if len(part)}
+        in_split = queries.ids.positions_in(qrels.queries) >= 0
+        by_split[split] = queries.select(np.flatnonzero(in_split))
+        unjudged &= ~in_split
+    by_split["unjudged" if judged else UNNAMED_SPLIT] = queries.select(np.flatnonzero(unjudged))
+    return {split: split_queries for split, split_queries in by_split.items() if len(split_queries)}
 
 
 def _write_queries(queries: Queries, path: Path, notes: LossNotes) -> None:

@@ -54,9 +54,9 @@ def as_documents(documents: AnyDocuments) -> Documents:
         return documents.documents
     if isinstance(documents, DocumentStore | Streamed):
         return documents
-    listed, seen = [], SeenIds()
+    listed, ids = [], SeenIds()
     for place, document in enumerate(stream_documents(documents)):
-        if not seen.is_new(document.id):
+        if not ids.is_new(document.id):
             raise InputError(
                 f"documents[{place}]: the id {document.id!r} occurs a second time",
                 hint="give every document its own id",
@@ -92,43 +92,45 @@ def as_queries(queries: AnyQueries) -> Queries:
         return read_queries(_existing(queries, "queries"))
     if isinstance(queries, Collection):
         return queries.queries
-    named: dict[str, Query] = {}
+    by_id: dict[str, Query] = {}
     repeated = 0
     for place, item in enumerate(_items(queries, "queries", QUERY_TEXTS)):
         query = _query(place, item)
-        if query.id in named and not isinstance(item, str):
+        if query.id in by_id and not isinstance(item, str):
             raise InputError(
                 f"queries[{place}]: the id {query.id!r} occurs a second time",
                 hint="give every query its own id",
             )
-        repeated += query.id in named
-        named.setdefault(query.id, query)
+        repeated += query.id in by_id
+        by_id.setdefault(query.id, query)
     if repeated:
         logging.getLogger(__name__).info(
             "repeated queries count once: %s", counted(repeated, "query")
         )
-    return Queries.of(named.values())
+    return Queries.of(by_id.values())
 
 
-def is_table(thing: Any) -> bool:
+def is_table(value: Any) -> bool:
     """Whether this is a DataFrame, of whatever library."""
-    return hasattr(thing, "columns") and hasattr(thing, "to_dict")
+    return hasattr(value, "columns") and hasattr(value, "to_dict")
 
 
-def _items(things: Any, what: str, text_names: tuple[str, ...]) -> Iterable[Any]:
+def _items(container: Any, what: str, text_names: tuple[str, ...]) -> Iterable[Any]:
     """One after the other what a container holds, by ids where it has them as keys."""
-    if is_table(things):
+    if is_table(container):
         rows: Iterable[Any] = (
-            things.to_dicts() if hasattr(things, "to_dicts") else things.to_dict("records")
+            container.to_dicts() if hasattr(container, "to_dicts") else container.to_dict("records")
         )
         return rows
-    if isinstance(things, Mapping):
-        if find_column(None, text_names, things) and find_column(None, ("id", "_id"), things):
+    if isinstance(container, Mapping):
+        if find_column(None, text_names, container) and find_column(None, ("id", "_id"), container):
             raise InputError(f"the {what} are one dictionary", hint="put it in a list")
-        return map(_with_key, things.items())
-    if not isinstance(things, Iterable) or isinstance(things, bytes | Document | Query):
-        raise InputError(f"the {what} are {_kind(things)}", hint=f"hand in a list; one is {FORMS}")
-    return things
+        return map(_with_key, container.items())
+    if not isinstance(container, Iterable) or isinstance(container, bytes | Document | Query):
+        raise InputError(
+            f"the {what} are {_kind(container)}", hint=f"hand in a list; one is {FORMS}"
+        )
+    return container
 
 
 def _with_key(item: tuple[Any, Any]) -> Any:
@@ -146,10 +148,10 @@ def _document(place: int, item: Any, number: bool) -> Document:
         return Document(str(place), str(item))
     if isinstance(item, str):
         raise InputError(f"{where} has no id: it is a string", hint="hand in (id, text) pairs")
-    name, text, rest = _parts(where, item, DOCUMENT_IDS, DOCUMENT_TEXTS)
-    title = rest.pop(find_column(None, TITLES, rest) or "", "")
+    name, text, fields = _id_and_text(where, item, DOCUMENT_IDS, DOCUMENT_TEXTS)
+    title = fields.pop(find_column(None, TITLES, fields) or "", "")
     return Document(
-        name, text, "" if _is_missing(title) else _text(where, title), _fields(where, rest)
+        name, text, "" if _is_missing(title) else _text(where, title), _fields(where, fields)
     )
 
 
@@ -160,14 +162,14 @@ def _query(place: int, item: Any) -> Query:
     elif isinstance(item, str):
         query = Query(query_id(item), str(item))
     else:
-        name, text, rest = _parts(where, item, QUERY_IDS, QUERY_TEXTS)
-        query = Query(name, text, _fields(where, rest))
+        name, text, fields = _id_and_text(where, item, QUERY_IDS, QUERY_TEXTS)
+        query = Query(name, text, _fields(where, fields))
     if is_blank(query.text):
         raise InputError(f"{where} is empty", hint="give it a text, or leave it out")
     return query
 
 
-def _parts(
+def _id_and_text(
     where: str, item: Any, ids: tuple[str, ...], texts: tuple[str, ...]
 ) -> tuple[str, str, dict[str, Any]]:
     """The id and the text of a pair or a dictionary, and what else it has."""
@@ -175,15 +177,15 @@ def _parts(
         return _id(where, item[0]), _text(where, item[1]), {}
     if not isinstance(item, Mapping):
         raise InputError(f"{where} is {_kind(item)}", hint=f"hand in {FORMS}")
-    rest = dict(item)
-    name, text = find_column(None, ids, rest), find_column(None, texts, rest)
+    values = dict(item)
+    name, text = find_column(None, ids, values), find_column(None, texts, values)
     for what, column, names in (("id", name, ids), ("text", text, texts)):
         if column is None:
             raise InputError(
-                f"{where} has no {what}: it has {', '.join(map(str, rest)) or 'nothing'}",
+                f"{where} has no {what}: it has {', '.join(map(str, values)) or 'nothing'}",
                 hint=f"name it {' or '.join(names[:2])}; plain strings need no id",
             )
-    return _id(where, rest.pop(name)), _text(where, rest.pop(text)), rest
+    return _id(where, values.pop(name)), _text(where, values.pop(text)), values
 
 
 def _id(where: str, value: Any) -> str:
@@ -204,9 +206,9 @@ def _text(where: str, value: Any) -> str:
     return str(value)
 
 
-def _fields(where: str, rest: dict[str, Any]) -> dict[str, str]:
+def _fields(where: str, values: dict[str, Any]) -> dict[str, str]:
     try:
-        return fields_of({name: value for name, value in rest.items() if not _is_missing(value)})
+        return fields_of({name: value for name, value in values.items() if not _is_missing(value)})
     except BadValueError as error:
         raise InputError(f"{where}: {error.problem}", hint=error.hint) from None
 

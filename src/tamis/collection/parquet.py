@@ -55,11 +55,11 @@ def _read(
 
 
 def _write_parquet(records: RecordStream, path: Path, notes: LossNotes, force: bool) -> None:
-    with durable.new_file(path, force=force) as part:
+    with durable.new_file(path, force=force) as unfinished:
         names = records.column_names()
         schema = pa.schema([pa.field(name, pa.string()) for name in names])
         stream = records.read(notes)
-        with ParquetWriter(part, schema) as writer:
+        with ParquetWriter(unfinished, schema) as writer:
             while rows := [*islice(stream, ROWS)]:
                 cells = [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
                 writer.write(pa.record_batch(cells, schema=schema))

@@ -1,4 +1,4 @@
-"""A log of queries: plain text, one query a line; its id is a hash of its normalised text.
+"""A log of queries: plain text, one query per line; its id is a hash of its normalised text.
 
 So the id of a query stays the same when lines are added, removed or put in another order.
 """
@@ -35,17 +35,17 @@ def query_id(text: str) -> str:
 
 def read_querylog(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
     """The queries of a log with their lines, each once; a blank line is a fault."""
-    seen: set[str] = set()
+    ids: set[str] = set()
     repeated = 0
     for number, line in numbered_lines(path, faults):
         if is_blank(line):
-            faults.meet(LineError(path, number, "a blank line", hint="one query a line"))
+            faults.meet(LineError(path, number, "a blank line", hint="one query per line"))
             continue
         name = query_id(line)
-        if name in seen:
+        if name in ids:
             repeated += 1
         else:
-            seen.add(name)
+            ids.add(name)
             yield number, Query(name, line)
     if repeated:
         logging.getLogger(__name__).info(
@@ -56,7 +56,7 @@ def read_querylog(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
 def write_querylog(
     queries: Iterable[Query], path: Path, notes: LossNotes, force: bool = False
 ) -> None:
-    """Write the texts of queries, one a line; ids that are not the text's hash are lost."""
+    """Write the texts of queries, one per line; ids that are not the text's hash are lost."""
     with writing(path, force) as file:
         for query in queries:
             text = notes.flat(query.text, "query")
@@ -114,7 +114,7 @@ def _is_plain_text(head: FileHead) -> bool:
 
 QUERYLOG = Format(
     name="querylog",
-    description="plain text, one query a line",
+    description="plain text, one query per line",
     holds=("queries",),
     detect=_is_plain_text,
     read_queries=read_querylog,

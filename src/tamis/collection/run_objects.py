@@ -121,7 +121,9 @@ def _nested(table: Mapping[Any, Any], what: str, number: Any, forms: str) -> dic
     for query, documents in table.items():
         where = f"{what}, query {query!r}"
         if not isinstance(documents, Mapping):
-            raise InputError(f"{where} has {_shown(documents)}", hint=f"hand them in {forms}")
+            raise InputError(
+                f"{where} has {_describe_value(documents)}", hint=f"hand them in {forms}"
+            )
         numbers = {
             _id(doc, where): number(value, f"{where}, document {doc!r}")
             for doc, value in documents.items()
@@ -146,16 +148,18 @@ def _grade(value: Any, where: str) -> int:
     hint = "grades are whole numbers: 0, 1, 2, …"
     if isinstance(value, Real | Mapping | Run):
         hint = f"{hint}; if these are runs, {ORDER}"
-    raise InputError(f"{where} has the grade {_shown(value)}", hint=hint)
+    raise InputError(f"{where} has the grade {_describe_value(value)}", hint=hint)
 
 
 def _score(value: Any, where: str) -> float:
     if not isinstance(value, Real) or value != value:
-        raise InputError(f"{where} has the score {_shown(value)}", hint="scores are numbers")
+        raise InputError(
+            f"{where} has the score {_describe_value(value)}", hint="scores are numbers"
+        )
     return float(value)
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return repr(value) if isinstance(value, str | Real) else _kind(value)
 
 

@@ -107,7 +107,7 @@ def _read_trec(path: Path, faults: Faults) -> Run:
         keep[bad] = False
         offsets = np.concatenate([[0], np.cumsum(keep)])[offsets]
         doc, score = doc[keep], score[keep]
-    return Run.of_distinct(Queries(rows.queries), rows.docs, offsets, doc, score)
+    return Run._sorted_from_distinct(Queries(rows.queries), rows.docs, offsets, doc, score)
 
 
 def _too_large(path: Path, rows: Rows, row: int) -> LineError:
@@ -125,7 +125,7 @@ def _listed_again(path: Path, rows: Rows, row: int) -> LineError:
         path,
         int(rows.line[row]),
         f"query {query!r} lists document {doc!r} a second time",
-        hint="a run lists a document once a query",
+        hint="a run lists a document once per query",
     )
 
 
@@ -173,10 +173,12 @@ def write_parquet_run(
     for name, column in run.extra.items():
         values = pa.array(column)
         columns[EXTRA_PREFIX + name] = values.take(pa.array(rows, mask=absent))
-    made = {} if spec is None else {SPEC_KEY: json.dumps(spec, ensure_ascii=False).encode()}
-    table = pa.table(columns).replace_schema_metadata({**PARQUET_KIND, **made})
-    with new_file(path, force=force) as part:
-        write_parquet(table, part)
+    spec_metadata = (
+        {} if spec is None else {SPEC_KEY: json.dumps(spec, ensure_ascii=False).encode()}
+    )
+    table = pa.table(columns).replace_schema_metadata({**PARQUET_KIND, **spec_metadata})
+    with new_file(path, force=force) as unfinished:
+        write_parquet(table, unfinished)
 
 
 def _dictionary(

@@ -32,7 +32,7 @@ _MARKDOWN_HEADING = re.compile(r"\s*#{1,6} \S")
 class FileHead:
     r"""The first bytes of a file, unpacked.
 
-    `columns` are names the user gave, which a header may have in place of the usual ones.
+    `columns` are names the user gave, which a header may have in place of the default ones.
 
     >>> FileHead(Path("run"), b"q1 Q0 d7 1 12.5 bm25\n").rows
     ['q1 Q0 d7 1 12.5 bm25']

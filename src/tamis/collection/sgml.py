@@ -70,10 +70,10 @@ def stretches(path: Path, tag: str, faults: Faults) -> Iterator[tuple[int, str]]
     """
     opening = re.compile(rf"<{tag}(?:\s[^<>]*)?>", re.IGNORECASE)
     closing = re.compile(rf"</{tag}\s*>", re.IGNORECASE)
-    begin, parts = 0, [""]
+    begin, pieces = 0, [""]
     for number, line in numbered_lines(path, faults):
         if begin and "<" not in line:
-            parts.append(line)
+            pieces.append(line)
             continue
         at = 0
         while True:
@@ -83,17 +83,17 @@ def stretches(path: Path, tag: str, faults: Faults) -> Iterator[tuple[int, str]]
             else:
                 end = closing.search(line, at, start.start() if start else len(line))
                 if end:
-                    parts.append(line[at : end.start()])
-                    yield begin, "\n".join(parts)
+                    pieces.append(line[at : end.start()])
+                    yield begin, "\n".join(pieces)
                     begin, at = 0, end.end()
                     continue
                 if start:
                     faults.meet(_unclosed(path, begin, tag))
             if start is None:
                 if begin:
-                    parts.append(line[at:])
+                    pieces.append(line[at:])
                 break
-            begin, parts, at = number, [], start.end()
+            begin, pieces, at = number, [], start.end()
     if begin:
         faults.meet(_unclosed(path, begin, tag))
 

@@ -106,20 +106,20 @@ def query_record(query: Query, notes: LossNotes, id_name: str = "id") -> Record:
 def _with_fields(record: Record, fields: Mapping[str, str], notes: LossNotes) -> Record:
     for name in record.keys() & fields.keys():
         notes.add(f"the field {name!r} of {{}} was renamed: its name is taken", "record")
-    return record | renamed(fields, record)
+    return record | rename_fields(fields, record)
 
 
-def renamed(fields: Mapping[str, str], taken: Iterable[str]) -> dict[str, str]:
-    """Fields under names that are not taken.
+def rename_fields(fields: Mapping[str, str], names_in_use: Iterable[str]) -> dict[str, str]:
+    """Fields under names that are not in use.
 
-    >>> renamed({"text": "a", "year": "1958"}, ["id", "text"])
+    >>> rename_fields({"text": "a", "year": "1958"}, ["id", "text"])
     {'field_text': 'a', 'year': '1958'}
     """
-    taken = {*taken}
+    names_in_use = {*names_in_use}
     names: dict[str, str] = {}
     for name in fields:
         free = name
-        while free in taken or (free != name and free in fields):
+        while free in names_in_use or (free != name and free in fields):
             free = f"field_{free}"
         names[name] = free
     return {names[name]: value for name, value in fields.items()}

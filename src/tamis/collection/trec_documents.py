@@ -56,7 +56,7 @@ def _document(body: str) -> Document | None:
     number: str | None = None
     titles: list[str] = []
     texts: list[str] = []
-    rest: list[str] = []
+    other_contents: list[str] = []
     fields: dict[str, list[str]] = {}
     for name, content in _elements(body):
         if name == "docno" and number is None:
@@ -67,15 +67,15 @@ def _document(body: str) -> Document | None:
             texts.append(without_tags(content))
         else:
             if name not in HEADERS:
-                rest.append(content)
+                other_contents.append(content)
             if name:
                 fields.setdefault(name, []).append(without_tags(content))
     if number is None:
         return None
     if not texts:
-        texts = [without_tags(" ".join(rest))]
-        fields = {name: parts for name, parts in fields.items() if name in HEADERS}
-    joined = {name: "\n".join(parts) for name, parts in fields.items()}
+        texts = [without_tags(" ".join(other_contents))]
+        fields = {name: contents for name, contents in fields.items() if name in HEADERS}
+    joined = {name: "\n".join(contents) for name, contents in fields.items()}
     return Document(number, "\n".join(texts), "\n".join(titles), joined)
 
 
@@ -198,12 +198,12 @@ def split_of(path: Path) -> str:
 def write_trec(collection: Collection, folder: Path, notes: LossNotes, force: bool = False) -> None:
     """Write a folder with documents.trec, topics.trec and qrels.SPLIT.txt."""
     refuse_odd_splits(collection.qrels)
-    with durable.new_folder(folder, force=force) as part:
-        write_documents(collection.documents, part / DOCUMENTS, notes)
+    with durable.new_folder(folder, force=force) as unfinished:
+        write_documents(collection.documents, unfinished / DOCUMENTS, notes)
         if len(collection.queries):
-            write_topics(collection.queries, part / TOPICS_FILE, notes)
+            write_topics(collection.queries, unfinished / TOPICS_FILE, notes)
         for split, qrels in collection.qrels.items():
-            write_qrels(qrels, part / f"qrels.{split}.txt", format=QRELS.name)
+            write_qrels(qrels, unfinished / f"qrels.{split}.txt", format=QRELS.name)
 
 
 def _has_documents(folder: FolderSample) -> bool:

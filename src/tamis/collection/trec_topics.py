@@ -34,27 +34,27 @@ def read_topics(path: Path, faults: Faults) -> Iterator[tuple[int, Query]]:
     The title is the text; description and narrative are fields, and so is any other tag.
     """
     for line, body in stretches(path, "top", faults):
-        parts = _classic_parts(body)
-        number = parts.pop("num", "")
+        fields = _classic_parts(body)
+        number = fields.pop("num", "")
         if not number:
             hint = "every topic needs a line such as: <num> Number: 301"
             faults.meet(LineError(path, line, "<top> has no <num>", hint=hint))
             continue
-        text = parts.pop("title", None) or parts.get("description", "")
-        yield line, Query(number, text, parts)
+        text = fields.pop("title", None) or fields.get("description", "")
+        yield line, Query(number, text, fields)
 
 
 def _classic_parts(body: str) -> dict[str, str]:
     pieces = _OPENING.split(body)
-    parts: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for tag, content in zip(pieces[1::2], pieces[2::2], strict=True):
         tag = tag.lower()
         content = _without_closing(content, f"</{tag}>").strip(SPACE)
         label = LABELS.get(tag, "")
         if label and content.lower().startswith(label.lower()):
             content = content[len(label) :]
-        parts[FULL_NAMES.get(tag, tag)] = without_tags(content)
-    return parts
+        fields[FULL_NAMES.get(tag, tag)] = without_tags(content)
+    return fields
 
 
 def _without_closing(content: str, closing: str) -> str:
@@ -143,26 +143,26 @@ class _Topics:
             self._parts.setdefault(self._part, [[]])[-1].append(data)
 
     def _close(self) -> None:
-        parts = {
+        fields = {
             name: "\n".join(texts if name in self._exact else map(str.strip, texts))
             for name, texts in (
                 (name, ["".join(pieces) for pieces in elements])
                 for name, elements in self._parts.items()
             )
         }
-        if not parts.get("", "."):
-            del parts[""]
-        key = next((k for k in ("@number", "@id", "num", "number", "id") if parts.get(k)), None)
+        if not fields.get("", "."):
+            del fields[""]
+        key = next((k for k in ("@number", "@id", "num", "number", "id") if fields.get(k)), None)
         if key is None:
             hint = 'every topic needs one: <topic number="1">'
             error = LineError(self.path, self._line, "<topic> has no number", hint=hint)
             self.faults.meet(error)
             return
-        number = parts.pop(key)
-        by_lower = {name.lower(): name for name in reversed(parts)}
+        number = fields.pop(key)
+        by_lower = {name.lower(): name for name in reversed(fields)}
         main = next((by_lower[name] for name in TEXTS if name in by_lower), None)
-        text = "" if main is None else parts.pop(main)
-        fields = {name.removeprefix("@") or "text": value for name, value in parts.items()}
+        text = "" if main is None else fields.pop(main)
+        fields = {name.removeprefix("@") or "text": value for name, value in fields.items()}
         self.queries.append((self._line, Query(number, text, fields)))
 
 

@@ -17,7 +17,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Agreement:
-    """How alike two runs are, a value a query that both have."""
+    """How alike two runs are, one value per query that both have."""
 
     queries: Ids
     overlap: Values
@@ -63,16 +63,16 @@ def agree(first: Run, second: Run, k: int = 10, p: float = 0.9) -> Agreement:
 
 
 def _mean(values: Values) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")
 
 
 def _at(ranks: NDArray[np.int32], length: int, k: int) -> tuple[float, float]:
     """Overlap and Jaccard of the first k."""
-    here, there = min(k, len(ranks)), min(k, length)
+    first_depth, second_depth = min(k, len(ranks)), min(k, length)
     shared = int(((ranks[:k] > 0) & (ranks[:k] <= k)).sum())
-    either = here + there - shared
-    return (shared / max(here, there), shared / either) if either else (1.0, 1.0)
+    either = first_depth + second_depth - shared
+    return (shared / max(first_depth, second_depth), shared / either) if either else (1.0, 1.0)
 
 
 @jit

@@ -56,26 +56,26 @@ class Comparisons(Sequence[Comparison]):
         return self._table().latex()
 
     def to_pandas(self) -> Any:
-        """A DataFrame with a row a comparison: the difference, its interval, p-values, wins."""
+        """A DataFrame with one row per comparison: the difference, its interval, p-values, wins."""
         rows = self.rows
-        bounds = [(one.interval.low, one.interval.high) if one.interval else None for one in rows]
+        bounds = [(row.interval.low, row.interval.high) if row.interval else None for row in rows]
         return make_frame(
             {
-                "run": [one.run for one in rows],
-                "baseline": [one.baseline for one in rows],
-                "measure": [str(one.measure) for one in rows],
-                "difference": [one.difference for one in rows],
+                "run": [row.run for row in rows],
+                "baseline": [row.baseline for row in rows],
+                "measure": [str(row.measure) for row in rows],
+                "difference": [row.difference for row in rows],
                 "interval_low": _floats([bound and bound[0] for bound in bounds]),
                 "interval_high": _floats([bound and bound[1] for bound in bounds]),
-                "p_t_test": _floats([one.t_test.raw for one in rows]),
-                "p_t_test_holm": _floats([one.t_test.holm for one in rows]),
-                "p_t_test_bonferroni": _floats([one.t_test.bonferroni for one in rows]),
-                "p_randomisation": _floats([one.randomisation.raw for one in rows]),
-                "p_randomisation_holm": _floats([one.randomisation.holm for one in rows]),
-                "wins": [one.wins for one in rows],
-                "ties": [one.ties for one in rows],
-                "losses": [one.losses for one in rows],
-                "queries": [one.queries for one in rows],
+                "p_t_test": _floats([row.t_test.raw for row in rows]),
+                "p_t_test_holm": _floats([row.t_test.holm for row in rows]),
+                "p_t_test_bonferroni": _floats([row.t_test.bonferroni for row in rows]),
+                "p_randomisation": _floats([row.randomisation.raw for row in rows]),
+                "p_randomisation_holm": _floats([row.randomisation.holm for row in rows]),
+                "wins": [row.wins for row in rows],
+                "ties": [row.ties for row in rows],
+                "losses": [row.losses for row in rows],
+                "queries": [row.queries for row in rows],
             }
         )
 

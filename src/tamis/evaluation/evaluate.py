@@ -41,7 +41,7 @@ class QueryValue(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Evaluation:
-    """Per-query values of runs; `per_query[run]` has a row a query and a column a measure.
+    """Per-query values of runs; `per_query[run]` has one row per query and one column per measure.
 
     Every query of the qrels counts. Those for which a run has no document are in `missing[run]`
     and count as zero; queries of a run that are not judged are in `unjudged[run]`, left out.
@@ -77,7 +77,7 @@ class Evaluation:
 
     def values(self, run: str, measure: str | Measure) -> Values:
         """One value a query, in the order of `queries`."""
-        column = self.per_query[self._known(run)][:, self._column(measure)]
+        column = self.per_query[self._check_run_name(run)][:, self._column(measure)]
         column.flags.writeable = False
         return column
 
@@ -170,17 +170,17 @@ class Evaluation:
         names = ", ".join(map(str, self.measures))
         return f"<Evaluation: {', '.join(self.runs)}: {names}; {len(self.queries):,} queries>"
 
-    def _known(self, run: str) -> str:
+    def _check_run_name(self, run: str) -> str:
         if run not in self.per_query:
             raise InputError(f"no run {run!r} here", hint=f"runs: {', '.join(self.runs)}")
         return run
 
     def _column(self, measure: str | Measure) -> int:
-        wanted = parse_measure(measure)
-        if wanted not in self.measures:
-            known = ", ".join(map(str, self.measures))
-            raise InputError(f"{wanted} was not measured", hint=f"measured: {known}")
-        return self.measures.index(wanted)
+        parsed = parse_measure(measure)
+        if parsed not in self.measures:
+            names = ", ".join(map(str, self.measures))
+            raise InputError(f"{parsed} was not measured", hint=f"measured: {names}")
+        return self.measures.index(parsed)
 
 
 def evaluate(

@@ -37,8 +37,8 @@ def relevant(judged: Judged, measure: Measure) -> Rows:
 
 def within(judged: Judged, cutoff: float | None) -> Rows:
     """Rows retrieved, down to the cutoff."""
-    found: Rows = judged.rank > 0
-    return found if cutoff is None else found & (judged.rank <= cutoff)
+    retrieved: Rows = judged.rank > 0
+    return retrieved if cutoff is None else retrieved & (judged.rank <= cutoff)
 
 
 def hits(judged: Judged, measure: Measure) -> Rows:
@@ -153,9 +153,9 @@ def ndcg_uncut(judged: Judged, measure: Measure) -> Values:
     sum over r = 1 … |R| of 1 / log(r + 1), where R is what the whole ranking found.
     """
     gain = relevant(judged, measure).astype(np.float64)
-    found = judged.total(gain * (judged.rank > 0)).astype(np.int64)
-    best = np.cumsum(1 / np.log2(np.arange(2, found.max(initial=0) + 2)))
-    ideal = np.concatenate([[0.0], best])[found]
+    num_found = judged.total(gain * (judged.rank > 0)).astype(np.int64)
+    best = np.cumsum(1 / np.log2(np.arange(2, num_found.max(initial=0) + 2)))
+    ideal = np.concatenate([[0.0], best])[num_found]
     return ratio(_discounted(judged, gain, measure.cutoff), ideal)
 
 
@@ -166,8 +166,8 @@ def _discounted(judged: Judged, gain: Values, cutoff: float | None) -> Values:
 
 def _gain(judged: Judged, measure: Measure) -> Values:
     grade = judged.grade.astype(np.float64)
-    for given, mapped in measure.param("gains", ()):
-        grade[judged.grade == given] = mapped
+    for grade_value, mapped in measure.param("gains", ()):
+        grade[judged.grade == grade_value] = mapped
     gain = np.maximum(grade, 0)
     return np.exp2(gain) - 1 if measure.param("dcg", "log2") == "exp-log2" else gain
 

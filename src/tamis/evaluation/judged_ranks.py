@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tamis._jit import jit
 from tamis.types import Ids, Qrels, Run
 
-FEW = 6
-"""Up to so many judged documents a query, comparing each with the whole ranking is fastest."""
+MAX_JUDGED_TO_SCAN = 6
+"""Up to so many judged documents per query, comparing each with the whole ranking is fastest."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,9 +58,9 @@ class Judged:
 
     def condensed(self) -> Judged:
         """As if the run had only judged documents; a grade below zero means not judged here."""
-        kept = (self.rank > 0) & (self.grade >= 0)
-        rank = np.where(kept, self.so_far(kept), 0).astype(np.int32)
-        return replace(self, rank=rank, retrieved=self.total(kept).astype(np.int64))
+        is_kept = (self.rank > 0) & (self.grade >= 0)
+        rank = np.where(is_kept, self.so_far(is_kept), 0).astype(np.int32)
+        return replace(self, rank=rank, retrieved=self.total(is_kept).astype(np.int64))
 
 
 def join(qrels: Qrels, run: Run) -> Judged:
@@ -73,11 +73,11 @@ def join(qrels: Qrels, run: Run) -> Judged:
     ([2, 3, 0, 0], [0, 1, 2, 1], ['q2'])
     """
     place = qrels.queries.positions_in(run.queries.ids)
-    wanted = qrels.docs.positions_in(run.docs)[qrels.doc]
-    row, rank = _find(place, run.offsets, run.doc, qrels.offsets, wanted)
+    judged_doc = qrels.docs.positions_in(run.docs)[qrels.doc]
+    row, rank = _find(place, run.offsets, run.doc, qrels.offsets, judged_doc)
     retrieved = np.where(place >= 0, run.sizes()[place] if len(run) else 0, 0)
-    known = np.zeros(len(run), bool)
-    known[place[place >= 0]] = True
+    is_judged = np.zeros(len(run), bool)
+    is_judged[place[place >= 0]] = True
     return Judged(
         qrels.queries,
         qrels.offsets,
@@ -87,7 +87,7 @@ def join(qrels: Qrels, run: Run) -> Judged:
         rank,
         retrieved.astype(np.int64),
         qrels.queries.select(np.flatnonzero(retrieved == 0)),
-        run.queries.ids.select(np.flatnonzero(~known)),
+        run.queries.ids.select(np.flatnonzero(~is_judged)),
     )
 
 
@@ -97,90 +97,90 @@ def _find(
     run_offsets: NDArray[np.int64],
     run_doc: NDArray[np.int32],
     offsets: NDArray[np.int64],
-    wanted: NDArray[np.int32],
+    judged_doc: NDArray[np.int32],
 ) -> Any:
     """The rows of the qrels, by query and then by rank with those not found last; their ranks."""
-    rank = np.zeros(len(wanted), np.int32)
-    rows = np.empty(len(wanted), np.int64)
+    rank = np.zeros(len(judged_doc), np.int32)
+    rows = np.empty(len(judged_doc), np.int64)
     table = _table_for(offsets)
     for q in range(len(place)):
         start, end = offsets[q], offsets[q + 1]
-        found = start
+        next_row = start
         if place[q] >= 0:
             ranking = run_doc[run_offsets[place[q]] : run_offsets[place[q] + 1]]
-            if end - start <= FEW:
-                found = _find_few(ranking, wanted, start, end, rank, rows)
+            if end - start <= MAX_JUDGED_TO_SCAN:
+                next_row = _find_few(ranking, judged_doc, start, end, rank, rows)
             else:
-                found = _find_many(ranking, wanted, start, end, rank, rows, table)
+                next_row = _find_many(ranking, judged_doc, start, end, rank, rows, table)
         for row in range(start, end):
             if rank[row] == 0:
-                rows[found] = row
-                found += 1
+                rows[next_row] = row
+                next_row += 1
     return rows, rank[rows]
 
 
 @jit
 def _find_few(
     ranking: NDArray[np.int32],
-    wanted: NDArray[np.int32],
+    judged_doc: NDArray[np.int32],
     start: int,
     end: int,
     rank: NDArray[np.int32],
     rows: NDArray[np.int64],
 ) -> int:
-    """Compare each wanted document with the whole ranking: no branch, so it runs in vectors."""
-    found = start
+    """Compare each judged document with the whole ranking, without branches."""
+    next_row = start
     for row in range(start, end):
-        document = wanted[row]
+        document = judged_doc[row]
         at = np.int32(0)
         for i in range(len(ranking)):
             at += np.int32(i + 1) if ranking[i] == document else np.int32(0)
         if at == 0:
             continue
         rank[row] = at
-        slot = found
+        slot = next_row
         while slot > start and rank[rows[slot - 1]] > at:
             rows[slot] = rows[slot - 1]
             slot -= 1
         rows[slot] = row
-        found += 1
-    return found
+        next_row += 1
+    return next_row
 
 
 @jit
 def _find_many(
     ranking: NDArray[np.int32],
-    wanted: NDArray[np.int32],
+    judged_doc: NDArray[np.int32],
     start: int,
     end: int,
     rank: NDArray[np.int32],
     rows: NDArray[np.int64],
     table: NDArray[np.int64],
 ) -> int:
-    """Look each document of the ranking up in a small hash table of the wanted ones."""
+    """Look each document of the ranking up in a small hash table of the judged ones."""
     mask = np.int64(len(table) - 1)
     for row in range(start, end):
-        if wanted[row] >= 0:
-            slot = np.int64(wanted[row]) & mask
+        if judged_doc[row] >= 0:
+            slot = np.int64(judged_doc[row]) & mask
             while table[slot] >= 0:
                 slot = (slot + 1) & mask
             table[slot] = row
-    found = start
+    next_row = start
     for i in range(len(ranking)):
         slot = np.int64(ranking[i]) & mask
         while table[slot] >= 0:
-            if wanted[table[slot]] == ranking[i]:
+            if judged_doc[table[slot]] == ranking[i]:
                 rank[table[slot]] = i + 1
-                rows[found] = table[slot]
-                found += 1
+                rows[next_row] = table[slot]
+                next_row += 1
                 break
             slot = (slot + 1) & mask
     for row in range(start, end):
-        slot = np.int64(wanted[row]) & mask
+        slot = np.int64(judged_doc[row]) & mask
         while table[slot] >= 0:
             table[slot] = -1
             slot = (slot + 1) & mask
-    return found
+    return next_row
 
 
 @jit

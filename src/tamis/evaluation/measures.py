@@ -121,14 +121,14 @@ def parse_measure(text: str | Measure) -> Measure:
     if isinstance(text, Measure):
         return text
     text = _check_text(text)
-    name, rest = _split(text)
+    name, parameters = _split(text)
     name = _names().get(name.lower(), name)
-    theirs = _parse_theirs(text, ("AP" if name in OURS else name) + rest)
-    known = theirs.SUPPORTED_PARAMS
+    theirs = _parse_theirs(text, ("AP" if name in OURS else name) + parameters)
+    supported = theirs.SUPPORTED_PARAMS
     params = tuple(
         (key, _frozen(value))
         for key, value in theirs.params.items()
-        if key != theirs.AT_PARAM and value != known[key].default
+        if key != theirs.AT_PARAM and value != supported[key].default
     )
     cutoff = theirs.params.get(theirs.AT_PARAM)
     _check_cutoff(text, cutoff, theirs.AT_PARAM)
@@ -175,11 +175,11 @@ def _split(text: str) -> tuple[str, str]:
     matched = _FORM.fullmatch(text.strip())
     if matched is None:
         return "", text.strip()
-    name, cutoff, rest = matched.group("name", "cutoff", "rest")
+    name, cutoff, parameters = matched.group("name", "cutoff", "rest")
     at = f"@{cutoff}" if cutoff else ""
-    if name.lower().endswith("_cut") and not at and "@" not in (rest or ""):
+    if name.lower().endswith("_cut") and not at and "@" not in (parameters or ""):
         raise InputError(f"measure {text!r}: needs a cutoff", hint=f"for example {name}_10")
-    return name, (rest or "") + at
+    return name, (parameters or "") + at
 
 
 def parse_by_ir_measures(text: str) -> Any:
@@ -194,51 +194,55 @@ def parse_by_ir_measures(text: str) -> Any:
         return ir_measures.parse_measure(text)
 
 
-def _parse_theirs(asked: str, text: str) -> Any:
+def _parse_theirs(original: str, text: str) -> Any:
     """The measure of ir_measures, its parameters checked."""
     try:
         measure: Any = parse_by_ir_measures(text)
         for name, value in measure.params.items():
-            wanted = measure.SUPPORTED_PARAMS.get(name)
-            if wanted is not None and wanted.dtype is float and isinstance(value, int):
+            parameter = measure.SUPPORTED_PARAMS.get(name)
+            if parameter is not None and parameter.dtype is float and isinstance(value, int):
                 measure = measure(**{name: float(value)})
         measure.validate_params()
     except NameError as error:
-        raise InputError(f"unknown measure {asked!r}", hint=_near(asked)) from error
+        raise InputError(f"unknown measure {original!r}", hint=_near(original)) from error
     except AssertionError as error:
-        raise InputError(f"measure {asked!r}: {_params_problem(measure)}", hint=HINT) from error
+        raise InputError(f"measure {original!r}: {_params_problem(measure)}", hint=HINT) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{asked!r} does not read as a measure", hint=HINT) from error
+        raise InputError(f"{original!r} does not read as a measure", hint=HINT) from error
     return measure
 
 
 def _params_problem(measure: Any) -> str:
     """What is wrong with the parameters, in the words a user typed."""
-    known = measure.SUPPORTED_PARAMS
+    supported = measure.SUPPORTED_PARAMS
     for name in measure.params:
-        if name not in known:
-            allowed = ", ".join(name for name in known if name != measure.AT_PARAM) or "none"
-            shown = "@" if name == measure.AT_PARAM else repr(name)
-            return f"no parameter {shown}; it takes {allowed}"
-    for name, info in known.items():
+        if name not in supported:
+            allowed = ", ".join(name for name in supported if name != measure.AT_PARAM) or "none"
+            name_shown = "@" if name == measure.AT_PARAM else repr(name)
+            return f"no parameter {name_shown}; it takes {allowed}"
+    for name, info in supported.items():
         if info.required and name not in measure.params:
             return "needs a cutoff" if name == measure.AT_PARAM else f"needs {name}="
-    wrong = [name for name, info in known.items() if not info.validate(measure[name])]
+    wrong = [name for name, info in supported.items() if not info.validate(measure[name])]
     return f"cannot take {wrong[0]}={measure.params.get(wrong[0])!r}"
 
 
-def _near(asked: str) -> str:
-    name, rest = _split(asked)
+def _near(text: str) -> str:
+    name, parameters = _split(text)
     names = _names()
     near = difflib.get_close_matches(name.lower(), list(names), n=3, cutoff=0.5)
     if not near:
         return HINT
-    return "did you mean " + " or ".join(dict.fromkeys(names[one] + rest for one in near)) + "?"
+    return (
+        "did you mean "
+        + " or ".join(dict.fromkeys(names[name] + parameters for name in near))
+        + "?"
+    )
 
 
-def _check_cutoff(asked: str, cutoff: Any, meaning: str) -> None:
+def _check_cutoff(text: str, cutoff: Any, meaning: str) -> None:
     if meaning == "cutoff" and cutoff is not None and cutoff < 1:
-        raise InputError(f"measure {asked!r} cuts at {cutoff}", hint="cut at 1 or more")
+        raise InputError(f"measure {text!r} cuts at {cutoff}", hint="cut at 1 or more")
 
 
 def _frozen(value: Any) -> Any:

@@ -95,14 +95,14 @@ def bootstrap(
 
 
 @jit
-def _resampled_means(by_query: Values, chosen: NDArray[np.int32]) -> Values:
+def _resampled_means(by_query: Values, samples: NDArray[np.int32]) -> Values:
     """The mean of every comparison over each line of chosen queries."""
-    means: Values = np.zeros((len(chosen), by_query.shape[1]), np.float64)
-    for line in range(len(chosen)):
-        for query in chosen[line]:
+    means: Values = np.zeros((len(samples), by_query.shape[1]), np.float64)
+    for line in range(len(samples)):
+        for query in samples[line]:
             for number in range(by_query.shape[1]):
                 means[line, number] += by_query[query, number]
-    means /= chosen.shape[1]
+    means /= samples.shape[1]
     return means
 
 

@@ -214,6 +214,8 @@ def holm(values: ArrayLike) -> Values:
 
 def correct(values: Sequence[float | None]) -> list[PValue]:
     """Correct p-values for one another; those that are None are not counted as tests."""
-    known: list[Any] = [p for p in values if p is not None]
-    corrected = iter(zip(known, holm(known).tolist(), bonferroni(known).tolist(), strict=True))
+    p_values: list[Any] = [p for p in values if p is not None]
+    corrected = iter(
+        zip(p_values, holm(p_values).tolist(), bonferroni(p_values).tolist(), strict=True)
+    )
     return [PValue(None, None, None) if p is None else PValue(*next(corrected)) for p in values]

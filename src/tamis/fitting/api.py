@@ -55,7 +55,7 @@ def fit(
     enough, some are set aside.
     `max_time` is a time such as "20m", or seconds. `base` is the model to start from; None ranks
     by words alone. With `user_run`, the results of your own retriever are re-ranked. What is done
-    is told through `logging`; `on_plan` is called with the data and the plan before the work.
+    is logged through `logging`; `on_plan` is called with the data and the plan before the work.
     `log` is called with every message too. `kinds` are the kinds of system that are compared.
 
     >>> from tempfile import mkdtemp
@@ -110,7 +110,7 @@ def _check_settings(
         raise InputError(f"on_error is {on_error!r}", hint=f"one of {', '.join(get_args(OnError))}")
 
 
-class _Calling(logging.Handler):
+class _CallbackHandler(logging.Handler):
     """Hands every message to a function."""
 
     def __init__(self, log: Callable[[str], object]) -> None:
@@ -128,7 +128,7 @@ def _logged_to(log: Callable[[str], object] | None) -> Iterator[None]:
     if log is None:
         yield
         return
-    logger, handler = logging.getLogger("tamis"), _Calling(log)
+    logger, handler = logging.getLogger("tamis"), _CallbackHandler(log)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -139,35 +139,35 @@ def _logged_to(log: Callable[[str], object] | None) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _collection(given: Any) -> str | Collection:
-    if isinstance(given, Sieve | Index):
-        return str(given.path)
-    if isinstance(given, str | Path):
-        return str(given)
-    if isinstance(given, Collection):
-        return given
-    if isinstance(given, Run | Qrels | Queries):
+def _collection(documents_or_path: Any) -> str | Collection:
+    if isinstance(documents_or_path, Sieve | Index):
+        return str(documents_or_path.path)
+    if isinstance(documents_or_path, str | Path):
+        return str(documents_or_path)
+    if isinstance(documents_or_path, Collection):
+        return documents_or_path
+    if isinstance(documents_or_path, Run | Qrels | Queries):
         raise InputError(
-            f"a {type(given).__name__} stands in place of the documents",
+            f"a {type(documents_or_path).__name__} stands in place of the documents",
             hint="documents come first: tamis.fit(documents, queries=…, qrels=…, out=…)",
         )
-    documents = as_documents(given)
+    documents = as_documents(documents_or_path)
     return Collection("documents", "python", documents, lambda: Queries.of([]), dict)
 
 
-def _path_or(given: Any, convert: Any) -> Any:
+def _path_or(value: Any, convert: Any) -> Any:
     """A path as it is, anything else made ours; None stays None."""
-    if given is None or isinstance(given, str | Path):
-        return None if given is None else str(given)
-    return convert(given)
+    if value is None or isinstance(value, str | Path):
+        return None if value is None else str(value)
+    return convert(value)
 
 
-def _qrels(given: Any) -> dict[str, str | Qrels]:
+def _qrels(qrels_or_path: Any) -> dict[str, str | Qrels]:
     """Judgements by split; of a file or folder the split that `tamis fit --qrels` takes it for."""
-    if given is None:
+    if qrels_or_path is None:
         return {}
-    if isinstance(given, Mapping) and not _is_one(given):
-        splits = {str(split): _path_or(qrels, as_qrels) for split, qrels in given.items()}
+    if isinstance(qrels_or_path, Mapping) and not _is_by_query(qrels_or_path):
+        splits = {str(split): _path_or(qrels, as_qrels) for split, qrels in qrels_or_path.items()}
         empty = [split for split, qrels in splits.items() if not isinstance(qrels, str | Qrels)
                  or (isinstance(qrels, Qrels) and not len(qrels))]  # fmt: skip
         if empty or not splits:
@@ -176,14 +176,14 @@ def _qrels(given: Any) -> dict[str, str | Qrels]:
                 hint='judgements are {"q1": {"d1": 1}}, or such by split',
             )
         return splits
-    if isinstance(given, str | Path):
-        return {split_of(given): str(given)}
-    return {"judged": as_qrels(given)}
+    if isinstance(qrels_or_path, str | Path):
+        return {split_of(qrels_or_path): str(qrels_or_path)}
+    return {"judged": as_qrels(qrels_or_path)}
 
 
-def _is_one(given: Mapping[Any, Any]) -> bool:
+def _is_by_query(mapping: Mapping[Any, Any]) -> bool:
     """Whether these are judgements by query, not by split."""
-    inner = [value for value in given.values() if isinstance(value, Mapping) and value]
+    inner = [value for value in mapping.values() if isinstance(value, Mapping) and value]
     if not inner:
         return False
     return not isinstance(next(iter(inner[0].values())), Mapping)

@@ -157,10 +157,14 @@ def reliability(probabilities: ArrayLike, relevant: ArrayLike, bins: int = 10) -
     (Bin(predicted=0.1, observed=0.0, count=2), Bin(predicted=0.9, observed=1.0, count=1))
     """
     p, labels = np.asarray(probabilities, np.float64), np.asarray(relevant, np.float64)
-    part = np.minimum((p * bins).astype(np.int64), bins - 1)
+    bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
     return tuple(
-        Bin(float(p[part == n].mean()), float(labels[part == n].mean()), int((part == n).sum()))
-        for n in np.unique(part).tolist()
+        Bin(
+            float(p[bin_of == n].mean()),
+            float(labels[bin_of == n].mean()),
+            int((bin_of == n).sum()),
+        )
+        for n in np.unique(bin_of).tolist()
     )
 
 
@@ -170,8 +174,8 @@ def calibration_error(bins: Sequence[Bin]) -> float:
     >>> calibration_error([Bin(0.25, 0.0, 3), Bin(0.5, 1.0, 1)])  # (3 · .25 + 1 · .5) / 4
     0.3125
     """
-    rows = sum(each.count for each in bins)
-    return sum(each.count * abs(each.predicted - each.observed) for each in bins) / rows
+    rows = sum(bin_.count for bin_ in bins)
+    return sum(bin_.count * abs(bin_.predicted - bin_.observed) for bin_ in bins) / rows
 
 
 def best_threshold(probabilities: ArrayLike, relevant: ArrayLike) -> float:
@@ -202,7 +206,9 @@ def _plain(values: Values) -> tuple[float, ...]:
 def _rows(features: ArrayLike) -> Values:
     rows = np.asarray(features, np.float64)
     if rows.ndim != 2 or not rows.shape[1]:
-        raise InputError(f"features of shape {rows.shape}", hint="a row a document, a column each")
+        raise InputError(
+            f"features of shape {rows.shape}", hint="one row per document, one column per feature"
+        )
     if not np.isfinite(rows).all():
         raise InputError("a feature is no number", hint="leave out documents that have no score")
     return rows
@@ -230,8 +236,8 @@ def _monotone(rows: Values, labels: Flags, penalty: float) -> tuple[Values, floa
     """Weights and bias; without the first feature where it would count against a document."""
     weights, bias = logistic(rows, labels, penalty)
     if weights[0] < 0:
-        rest, bias = logistic(rows[:, 1:], labels, penalty)
-        weights = np.append(0.0, rest)
+        other_weights, bias = logistic(rows[:, 1:], labels, penalty)
+        weights = np.append(0.0, other_weights)
     return weights, bias
 
 

@@ -38,7 +38,7 @@ class Retrieved:
 
 def retrieve(fit: FitInputs, plan: Plan, kinds: Sequence[SystemKind]) -> Retrieved:
     """Search with every planned retriever, for all queries that are selected or tested on."""
-    found: dict[str, RetrieverRuns] = {}
+    retrievers: dict[str, RetrieverRuns] = {}
     candidates: RetrieverRuns | None = None
     for kind in kinds:
         if not isinstance(kind, Retriever) or not kind.is_planned(plan):
@@ -46,11 +46,13 @@ def retrieve(fit: FitInputs, plan: Plan, kinds: Sequence[SystemKind]) -> Retriev
         source = kind.prepare(fit)
         runs = kind.retrieve(source, fit)
         unanswerable = runs["unanswerable train"], runs["unanswerable test"]
-        found[kind.key] = RetrieverRuns(kind, source, runs["train"], runs["test"], unanswerable)
-        if kind.supplies_candidates(fit, found):
-            candidates = found[kind.key]
+        retrievers[kind.key] = RetrieverRuns(
+            kind, source, runs["train"], runs["test"], unanswerable
+        )
+        if kind.supplies_candidates(fit, retrievers):
+            candidates = retrievers[kind.key]
     assert candidates is not None, "BM25 is always planned"
-    return Retrieved(tuple(found.values()), candidates)
+    return Retrieved(tuple(retrievers.values()), candidates)
 
 
 def sample_texts(fit: FitInputs) -> list[str]:

@@ -29,23 +29,30 @@ def family_of(
     if evaluation is None:
         return None
     values = {run: evaluation.values(run, measure) for run in evaluation.runs}
-    others = {name: values[name] for name in baselines if name in values and name != system}
-    return compare_with(values[system], others, system=system, seed=seed)
+    baseline_values = {
+        name: values[name] for name in baselines if name in values and name != system
+    }
+    return compare_with(values[system], baseline_values, system=system, seed=seed)
 
 
 def correct_by_family(
     comparisons: Iterable[Comparison], family: BaselineTest, measure: str
 ) -> tuple[Comparison, ...]:
     """Comparisons whose p-values are corrected for the family; others keep only the raw ones."""
-    by_pair = {frozenset((family.system, one.baseline)): one.p_value for one in family.comparisons}
+    by_pair = {
+        frozenset((family.system, comparison.baseline)): comparison.p_value
+        for comparison in family.comparisons
+    }
     tested, count = parse_measure(measure), len(family.comparisons)
 
-    def correct_one(one: Comparison) -> Comparison:
-        pair = frozenset((one.run, one.baseline))
-        holm = by_pair.get(pair) if one.measure == tested else None
-        raw = one.t_test.raw
+    def correct_one(comparison: Comparison) -> Comparison:
+        pair = frozenset((comparison.run, comparison.baseline))
+        holm = by_pair.get(pair) if comparison.measure == tested else None
+        raw = comparison.t_test.raw
         bonferroni = None if raw is None or holm is None else min(1.0, raw * count)
-        signs = PValue(one.randomisation.raw, None, None)
-        return replace(one, t_test=PValue(raw, holm, bonferroni), randomisation=signs, tests=count)
+        signs = PValue(comparison.randomisation.raw, None, None)
+        return replace(
+            comparison, t_test=PValue(raw, holm, bonferroni), randomisation=signs, tests=count
+        )
 
     return tuple(map(correct_one, comparisons))

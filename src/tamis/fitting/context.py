@@ -64,8 +64,8 @@ class FitInputs:
         """What the base model is called, or why there is none."""
         if self.base is None:
             return self.why_no_base
-        known = self.base.manifest.base
-        return known.name if known else str(self.request.base)
+        recorded = self.base.manifest.base
+        return recorded.name if recorded else str(self.request.base)
 
     @property
     def query_sets(self) -> dict[str, Queries]:
@@ -112,8 +112,8 @@ class FitContext(FitInputs):
     @classmethod
     def of(cls, inputs: FitInputs, plan: Plan, retrieved: Retrieved) -> FitContext:
         """The context of a fit that has retrieved its candidates."""
-        known = {field.name: getattr(inputs, field.name) for field in fields(FitInputs)}
-        return cls(**known, plan=plan, retrieved=retrieved)
+        input_fields = {field.name: getattr(inputs, field.name) for field in fields(FitInputs)}
+        return cls(**input_fields, plan=plan, retrieved=retrieved)
 
 
 class EmbeddingCaches:

@@ -28,10 +28,10 @@ class Fold:
     share: float = 1.0
     """The share of its training queries that is used: below 1 for a learning curve."""
 
-    def part(self, share: float, seed: int) -> Fold:
+    def with_share(self, share: float, seed: int) -> Fold:
         """The same fold with fewer queries to train on."""
-        drawn = np.random.default_rng(seed).permutation(len(self.train))
-        some = self.train.select(np.sort(drawn[: round(share * len(drawn))]))
+        numbers = np.random.default_rng(seed).permutation(len(self.train))
+        some = self.train.select(np.sort(numbers[: round(share * len(numbers))]))
         return Fold(f"{self.key} {len(some)} queries", some, self.held_out, share)
 
 
@@ -49,18 +49,20 @@ def make_folds(splits: QuerySplits, plan: Plan, seed: int, *, trained: bool) -> 
         if plan.folds > 1:
             most = -(-plan.selection_queries // plan.folds)
             return [
-                Fold(f"fold {number}", train, sample(judged.select(held), most, seed).queries)
-                for number, (train, held) in enumerate(
+                Fold(
+                    f"fold {number}", train, sample(judged.select(held_out_ids), most, seed).queries
+                )
+                for number, (train, held_out_ids) in enumerate(
                     folds(queries, plan.folds, seed=seed, answers=judged), 1
                 )
             ]
         held_out = min(HELD_OUT_SHARE, plan.selection_queries / len(judged))
         shares = {"train": 1 - held_out, "held out": held_out}
-        parts = split(queries, shares, seed=seed, answers=judged)
+        split_ids = split(queries, shares, seed=seed, answers=judged)
     except InputError as error:
         _log.info("no queries are held out: %s", error)
         return []
-    return [Fold("one part", parts["train"], parts["held out"])]
+    return [Fold("one part", split_ids["train"], split_ids["held out"])]
 
 
 def all_queries(fit: FitInputs) -> Fold:

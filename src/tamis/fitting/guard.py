@@ -71,7 +71,9 @@ class Selection:
     def rejections(self) -> dict[str, str]:
         """Why an option was rejected, by its name."""
         return {
-            one.option.name: one.rejected_because for one in self.options if one.rejected_because
+            result.option.name: result.rejected_because
+            for result in self.options
+            if result.rejected_because
         }
 
 
@@ -212,15 +214,15 @@ class _Reasons:
     def _against_selected(self, number: int) -> tuple[float | None, str]:
         name = self._name(self.selected)
         simpler = self.options[number].complexity > self.options[self.selected].complexity
-        kept = f"the simpler {name} is kept" if simpler else f"{name} is kept"
+        outcome = f"the simpler {name} is kept" if simpler else f"{name} is kept"
         lead = float(self.means[number] - self.means[self.selected])
         if lead < -TINY:
             return None, f"{self._gap(number, self.selected)} below {name}"
         if lead <= TINY:
-            return None, f"no better than {name}; {kept}"
+            return None, f"no better than {name}; {outcome}"
         p_value = float(self.p_values[number])
         ahead = f"+{self._gap(number, self.selected)} over {name}"
-        return p_value, f"{ahead}, not significant ({shown_p(p_value)}); {kept}"
+        return p_value, f"{ahead}, not significant ({shown_p(p_value)}); {outcome}"
 
     def _name(self, number: int) -> str:
         return self.options[number].name
@@ -261,7 +263,7 @@ class BaselineTest:
     @property
     def worse_than(self) -> tuple[str, ...]:
         """The baselines that it is significantly below."""
-        return tuple(one.baseline for one in self.comparisons if one.is_worse)
+        return tuple(comparison.baseline for comparison in self.comparisons if comparison.is_worse)
 
 
 def compare_with(
@@ -341,9 +343,9 @@ def decide(
     base: fine-tuned is significantly below base on test queries
     """
     distinct = list(dict.fromkeys(baselines))
-    others = {name: tested[name] for name in distinct if name != selection.selected}
+    baseline_values = {name: tested[name] for name in distinct if name != selection.selected}
     test = compare_with(
-        tested[selection.selected], others, system=selection.selected, seed=seed,
+        tested[selection.selected], baseline_values, system=selection.selected, seed=seed,
         resamples=resamples,
     )  # fmt: skip
     if not test.worse_than:

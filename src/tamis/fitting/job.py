@@ -12,10 +12,10 @@ from tamis.collection.base import Collection
 from tamis.collection.readers import open_collection, with_files
 from tamis.durable import folder_exists, locked
 from tamis.errors import InputError, MissingExtraError, OutputError, require
+from tamis.fitting.candidate_models import import_base
 from tamis.fitting.candidates import retrieve, sample_texts
 from tamis.fitting.context import BaseModel, FitContext, FitInputs
 from tamis.fitting.json_records import from_json, to_json
-from tamis.fitting.model_training import import_base
 from tamis.fitting.plan import DataSizes, Plan, measured_pace
 from tamis.fitting.planner import make_plan, trains_on_folds
 from tamis.fitting.query_splits import (
@@ -156,7 +156,7 @@ def open_inputs(request: FitRequest, work: Workspace) -> FitInputs:
         for warning in collection.faults.notes():
             _log.warning("%s", warning)
     index = Index.open(path)
-    if not index.documents:
+    if not index.num_documents:
         raise InputError(
             f"{request.name} has no documents", hint="give one at least; is the path right?"
         )
@@ -205,7 +205,11 @@ def _open_collection(request: FitRequest) -> tuple[Collection, Analyzer | str]:
 def _with_objects(collection: Collection, request: FitRequest) -> Collection:
     """A collection with the queries and judgements of the request, files or objects."""
     files = {split: path for split, path in request.qrels.items() if isinstance(path, str)}
-    objects = {split: each for split, each in request.qrels.items() if isinstance(each, Qrels)}
+    objects = {
+        split: judgements
+        for split, judgements in request.qrels.items()
+        if isinstance(judgements, Qrels)
+    }
     path = request.queries if isinstance(request.queries, str) else None
     collection = with_files(collection, path, files or None)
     queries = request.queries if isinstance(request.queries, Queries) else None
@@ -235,7 +239,7 @@ def _refuse_unknown_queries(collection: Collection) -> None:
 
 
 def _check_inputs(request: FitRequest) -> None:
-    """Open what a later step needs, so that a wrong name is told before any work."""
+    """Open what a later step needs, so that a wrong name fails before any work."""
     if request.teacher is not None:
         find_base(request.teacher)
     vectors = request.word_vectors
@@ -278,7 +282,7 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         query_seconds = measured_pace(scorer, PACE_QUERY, queries) if queries else pace
     words = average_words(inputs.index)
     sizes = DataSizes(
-        documents=inputs.index.documents,
+        num_documents=inputs.index.num_documents,
         judged=len(splits.train),
         test=len(splits.test),
         log=len(splits.log),
@@ -287,7 +291,7 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         base_kind=base.kind if base else "",
         teacher_seconds=_teacher_pace(inputs),
         word_vectors=request.word_vectors is not None,
-        encoded=bool(inputs.index.snapshot.encoded),
+        encoded=bool(inputs.index.snapshot.embeddings),
         learning_curve=request.learning_curve,
         user_run=request.user_run is not None,
         query_seconds=query_seconds,

@@ -36,8 +36,8 @@ def _value(hint: Any, value: Any) -> Any:
     if origin in (Union, UnionType):
         if value is None:
             return None
-        return _value(next(one for one in arguments if one is not NoneType), value)
+        return _value(next(argument for argument in arguments if argument is not NoneType), value)
     if origin is tuple:
         kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_value(one, item) for one, item in zip(kinds, value, strict=True))
+        return tuple(_value(kind, item) for kind, item in zip(kinds, value, strict=True))
     return from_json(cast(Any, hint), value) if is_dataclass(hint) else value

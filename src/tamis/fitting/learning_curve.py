@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tamis.errors import InputError, TrainingError
+from tamis.fitting.candidate_models import LEARNING_CURVE
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
-from tamis.fitting.model_training import LEARNING_CURVE
 from tamis.fitting.plan import FOLDS, HELD_OUT_SHARE, Budget, DataSizes, Step
 from tamis.fitting.reranker_runs import FoldRuns, score_fold
 from tamis.fitting.system import Reranker, System
@@ -50,7 +50,7 @@ def plan_learning_curve(
     step = None
     for points in range(len(SHARES), 0, -1):
         fewer = [replace(data, judged=round(share * data.judged)) for share in SHARES[-points:]]
-        trained = sum(min(texts, wanted(part)) for part in fewer)
+        trained = sum(min(texts, wanted(sizes)) for sizes in fewer)
         seconds = text_seconds * trained * count + points * scoring * count / budget.folds
         what = "train on fewer judged queries"
         step = Step(LEARNING_CURVE, "learning curve", what, seconds, size=points)
@@ -87,8 +87,8 @@ def measure_learning_curve(
     for share in SHARES[len(SHARES) - fit.plan.size_of(LEARNING_CURVE) :]:
         size = round(share * mean_size)
         if size >= MIN_TRAIN_QUERIES:
-            parts = [fold.part(share, fit.request.seed) for fold in folds]
-            points += _trained_on_fewer(fit, tuned, parts, size)
+            smaller_folds = [fold.with_share(share, fit.request.seed) for fold in folds]
+            points += _trained_on_fewer(fit, tuned, smaller_folds, size)
     return tuple(sorted(points, key=lambda point: point.queries))
 
 

@@ -103,7 +103,7 @@ def measured_pace(scorer: Scorer, query: str, texts: Sequence[str]) -> float:
 class DataSizes:
     """What costs depend on."""
 
-    documents: int
+    num_documents: int
     judged: int
     """How many judged queries may be trained and selected on."""
     test: int
@@ -143,7 +143,7 @@ class DataSizes:
         if self.base_kind != "bi-encoder":
             return self.pairs_per_query
         queries = max(1, min(self.test, ENOUGH_SELECTION_QUERIES), compared)
-        return 1 + min(self.pairs_per_query, self.documents * self.passages / queries)
+        return 1 + min(self.pairs_per_query, self.num_documents * self.passages / queries)
 
 
 @dataclass(frozen=True)

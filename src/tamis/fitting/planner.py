@@ -46,12 +46,12 @@ def make_plan(
             kind.plan(budget)
         return budget.plan()
 
-    judged, part = data.judged, round(HELD_OUT_SHARE * data.judged)
+    judged, num_held_out = data.judged, round(HELD_OUT_SHARE * data.judged)
     folds = 0 if judged < MIN_QUERIES else FOLDS if judged < ONE_PART_FROM else 1
-    plan = planned(folds, min(MAX_SELECTION_QUERIES, part if folds == 1 else judged))
+    plan = planned(folds, min(MAX_SELECTION_QUERIES, num_held_out if folds == 1 else judged))
     if judged < ALWAYS_FOLDS_BELOW or _is_full(plan):
         return plan
-    held_out = planned(1, min(ENOUGH_SELECTION_QUERIES, part))
+    held_out = planned(1, min(ENOUGH_SELECTION_QUERIES, num_held_out))
     if trains_on_folds(held_out, kinds):
         return held_out
     untrained = planned(0, min(MAX_SELECTION_QUERIES, judged))

@@ -134,16 +134,19 @@ def split_queries(
     texts = queries.texts or ()
     with_text = queries.select(np.flatnonzero([bool(text.strip()) for text in texts]))
     counts["queries without text"] = len(queries) - len(with_text)
-    both = {name: _usable(each, with_text, documents, unusable) for name, each in qrels.items()}
-    usable = {name: found for name, (found, _) in both.items()}
+    both = {
+        name: _usable(split_qrels, with_text, documents, unusable)
+        for name, split_qrels in qrels.items()
+    }
+    usable = {name: judgements for name, (judgements, _) in both.items()}
     test_splits = [name for name in usable if is_test(name)]
-    test = joined([usable[name] for name in test_splits])
-    others = joined([usable[name] for name in usable if name not in test_splits])
-    train = without(others, test.queries)
+    test = join_qrels([usable[name] for name in test_splits])
+    other_qrels = join_qrels([usable[name] for name in usable if name not in test_splits])
+    train = without(other_qrels, test.queries)
     has_test_split = bool(len(test))
     if not has_test_split and len(train) >= MIN_JUDGED_TO_SPLIT:
         train, test = _set_aside(train, with_text, seed)
-    answered = joined([*usable.values()]).queries
+    answered = join_qrels([*usable.values()]).queries
     unusable.refuse_all(qrels, [*answered, *(query for _, ids in both.values() for query in ids)])
     without_answer = {name: without_ids(ids, answered) for name, (_, ids) in both.items()}
     unanswerable = _unanswerable(without_answer, with_text, seed)
@@ -157,8 +160,8 @@ def split_queries(
     unanswerable = _without(unanswerable[0], alike), unanswerable[1]
     log = _without(with_text, hidden)
     judged_ids = Ids.of([])
-    for each in qrels.values():
-        judged_ids = judged_ids.union(each.queries)
+    for split_qrels in qrels.values():
+        judged_ids = judged_ids.union(split_qrels.queries)
     judged_ids = judged_ids.select(np.flatnonzero(judged_ids.positions_in(with_text.ids) >= 0))
     sampled = sample(train, max_train, seed)
     counts[NOT_TRAINED_ON] = len(train) - len(sampled)
@@ -174,33 +177,33 @@ def _set_aside(train: Qrels, with_text: Queries, seed: int) -> tuple[Qrels, Qrel
     """Judged queries to train and to test on; all to train on where they are too alike."""
     judged = with_text.select(train.queries.positions_in(with_text.ids))
     try:
-        parts = split(judged, SHARES, seed=seed, answers=train)
+        split_ids = split(judged, SHARES, seed=seed, answers=train)
     except InputError:
         return train, NOTHING
-    return train.select(parts["train"]), train.select(parts["test"])
+    return train.select(split_ids["train"]), train.select(split_ids["test"])
 
 
 def _without(queries: Queries, ids: Ids) -> Queries:
     return queries.select(np.flatnonzero(queries.ids.positions_in(ids) < 0))
 
 
-def without_ids(ids: Ids, others: Ids) -> Ids:
+def without_ids(ids: Ids, excluded: Ids) -> Ids:
     """The ids that are not among others."""
-    return ids.select(np.flatnonzero(ids.positions_in(others) < 0))
+    return ids.select(np.flatnonzero(ids.positions_in(excluded) < 0))
 
 
 def _unanswerable(
     splits: Mapping[str, Ids], with_text: Queries, seed: int
 ) -> tuple[Queries, Queries]:
     """Queries judged to have no answer: those of test splits to test on, else drawn."""
-    parts = [Ids.of([]), Ids.of([])]
+    train_and_test = [Ids.of([]), Ids.of([])]
     for name, ids in splits.items():
-        parts[is_test(name)] = parts[is_test(name)].union(ids)
-    train, test = (with_text.select(each.positions_in(with_text.ids)) for each in parts)
+        train_and_test[is_test(name)] = train_and_test[is_test(name)].union(ids)
+    train, test = (with_text.select(ids.positions_in(with_text.ids)) for ids in train_and_test)
     if len(train) >= MIN_JUDGED_TO_SPLIT and not any(map(is_test, splits)):
-        drawn = np.random.default_rng(seed).permutation(len(train))
-        cut = round(SHARES["train"] * len(drawn))
-        train, test = (train.select(np.sort(each)) for each in (drawn[:cut], drawn[cut:]))
+        numbers = np.random.default_rng(seed).permutation(len(train))
+        cut = round(SHARES["train"] * len(numbers))
+        train, test = (train.select(np.sort(some)) for some in (numbers[:cut], numbers[cut:]))
     overlap = train.ids.positions_in(test.ids) >= 0
     some = np.flatnonzero(~overlap)[:MAX_UNANSWERABLE]
     return train.select(some), test.select(np.arange(min(len(test), MAX_UNANSWERABLE)))
@@ -210,8 +213,8 @@ def sample(qrels: Qrels, count: int, seed: int) -> Qrels:
     """The judgements of so many queries at most, drawn with a seed."""
     if len(qrels) <= count:
         return qrels
-    drawn = np.random.default_rng(seed).permutation(len(qrels))[:count]
-    return qrels.select(qrels.queries.select(np.sort(drawn)))
+    numbers = np.random.default_rng(seed).permutation(len(qrels))[:count]
+    return qrels.select(qrels.queries.select(np.sort(numbers)))
 
 
 def without(qrels: Qrels, queries: Ids) -> Qrels:
@@ -219,12 +222,12 @@ def without(qrels: Qrels, queries: Ids) -> Qrels:
     return qrels.select(without_ids(qrels.queries, queries))
 
 
-def joined(parts: list[Qrels]) -> Qrels:
+def join_qrels(judgements: list[Qrels]) -> Qrels:
     """Judgements in one; of a document that several judge, the first part's count."""
     judged: dict[str, dict[str, int]] = {}
-    for part in parts:
-        for query in part.queries:
-            judged[query] = {**part[query], **judged.get(query, {})}
+    for split_qrels in judgements:
+        for query in split_qrels.queries:
+            judged[query] = {**split_qrels[query], **judged.get(query, {})}
     return Qrels.from_dict(judged)
 
 
@@ -248,7 +251,7 @@ class Unusable:
 
     def warnings(self) -> list[str]:
         """A sentence for each reason, with what to do."""
-        return [f"{self._told(reason)}; {hint}" for reason, hint in UNUSABLE.items()
+        return [f"{self._describe_reason(reason)}; {hint}" for reason, hint in UNUSABLE.items()
                 if self.counts[reason]]  # fmt: skip
 
     def refuse_all(self, qrels: Mapping[str, Qrels], usable: list[str]) -> None:
@@ -256,13 +259,13 @@ class Unusable:
         judged = {query for split in qrels.values() for query in split.queries}
         if judged and not usable:
             reasons = [reason for reason in UNUSABLE if self.counts[reason]]
-            why = "; ".join(map(self._told, reasons)) or "they judge nothing"
+            why = "; ".join(map(self._describe_reason, reasons)) or "they judge nothing"
             raise InputError(
                 f"none of the {len(judged):,} judged queries can be used: {why}",
                 hint=UNUSABLE[reasons[0]] if reasons else "is it the right file?",
             )
 
-    def _told(self, reason: str) -> str:
+    def _describe_reason(self, reason: str) -> str:
         return f"{self.counts[reason]:,} {reason}, such as {', '.join(self.ids[reason])}"
 
 
@@ -272,31 +275,31 @@ def _usable(
     """The judgements that can be used: of queries with a text, of documents that are there; and
     the queries of which no document is right, be it there or not.
     """
-    there = (qrels.docs.positions_in(documents) >= 0)[qrels.doc]
-    absent = qrels.docs.select(np.unique(qrels.doc[~there]))
-    unusable.add("judgements of documents that are not there", absent, int((~there).sum()))
+    exists = (qrels.docs.positions_in(documents) >= 0)[qrels.doc]
+    absent = qrels.docs.select(np.unique(qrels.doc[~exists]))
+    unusable.add("judgements of documents that are not there", absent, int((~exists).sum()))
     whose = np.repeat(np.arange(len(qrels)), np.diff(qrels.offsets))
-    rows = _rows(qrels, whose, there)
+    rows = _rows(qrels, whose, exists)
     has_text = rows.queries.positions_in(with_text.ids) >= 0
     unusable.add("judged queries without text", rows.queries.select(np.flatnonzero(~has_text)))
     rows = rows.select(rows.queries.select(np.flatnonzero(has_text)))
     query = np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
     answered = np.bincount(query[rows.grade > 0], minlength=len(rows)) > 0
-    right, none = (rows.queries.select(np.flatnonzero(each)) for each in (answered, ~answered))
-    gone = qrels.queries.select(np.unique(whose[(qrels.grade > 0) & ~there]))
-    lost = none.select(np.flatnonzero(none.positions_in(gone) >= 0))
+    right, none = (rows.queries.select(np.flatnonzero(mask)) for mask in (answered, ~answered))
+    with_lost_answer = qrels.queries.select(np.unique(whose[(qrels.grade > 0) & ~exists]))
+    lost = none.select(np.flatnonzero(none.positions_in(with_lost_answer) >= 0))
     unusable.add("judged queries whose answers are not there", lost)
     return rows.select(right), without_ids(none, lost)
 
 
-def _rows(qrels: Qrels, query: NDArray[np.int64], kept: NDArray[np.bool_]) -> Qrels:
-    rows = query[kept].astype(np.int32)
-    return Qrels.of_rows(qrels.queries, qrels.docs, rows, qrels.doc[kept], qrels.grade[kept])
+def _rows(qrels: Qrels, query: NDArray[np.int64], mask: NDArray[np.bool_]) -> Qrels:
+    rows = query[mask].astype(np.int32)
+    return Qrels.of_rows(qrels.queries, qrels.docs, rows, qrels.doc[mask], qrels.grade[mask])
 
 
 def average_words(index: Index) -> float:
     """How many words a document has on average, stop words aside."""
-    return index.total_terms / max(1, index.documents)
+    return index.total_terms / max(1, index.num_documents)
 
 
 def passages_for(index: Index) -> str:

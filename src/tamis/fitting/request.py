@@ -62,16 +62,16 @@ class FitRequest:
             "queries": self.queries,
             **{f"qrels {split}": qrels for split, qrels in self.qrels.items()},
         }
-        named = {name: value if isinstance(value, str) else None for name, value in inputs.items()}
+        names = {name: value if isinstance(value, str) else None for name, value in inputs.items()}
         settings = {
             name: getattr(self, name)
             for name in ("base", "measure", "teacher", "word_vectors", "depth", "learning_curve",
                          "seed", "format", "on_error")
         }  # fmt: skip
-        paths = [*named.values(), self.base, self.teacher, self.word_vectors]
+        paths = [*names.values(), self.base, self.teacher, self.word_vectors]
         return {
             **settings,
-            **named,
+            **names,
             "columns": asdict(self.columns),
             "out": str(self.out),
             "layout": SIEVE_LAYOUT,
@@ -96,7 +96,7 @@ def file_rows(path: Path) -> list[list[Any]]:
     ]
 
 
-def digest(thing: Collection | Queries | Qrels | Run) -> str:
+def digest(content: Collection | Queries | Qrels | Run) -> str:
     """A digest of everything that an object holds.
 
     >>> digest(Qrels.from_dict({"q": {"d": 1}})) == digest(Qrels.from_dict({"q": {"d": 2}}))
@@ -108,17 +108,17 @@ def digest(thing: Collection | Queries | Qrels | Run) -> str:
         for value in values:
             state.update(f"{value}\0".encode(errors="surrogatepass"))
 
-    if isinstance(thing, Collection):
-        for document in thing.documents:
+    if isinstance(content, Collection):
+        for document in content.documents:
             add(document.id, document.title, document.text, sorted(document.fields.items()))
-        add(digest(thing.queries), *map(digest, thing.qrels.values()), *thing.qrels)
-    elif isinstance(thing, Queries):
-        for query in thing:
+        add(digest(content.queries), *map(digest, content.qrels.values()), *content.qrels)
+    elif isinstance(content, Queries):
+        for query in content:
             add(query.id, query.text)
-    elif isinstance(thing, Qrels):
-        for name in thing.queries:
-            add(name, sorted(thing[name].items()))
+    elif isinstance(content, Qrels):
+        for name in content.queries:
+            add(name, sorted(content[name].items()))
     else:
-        for name in thing.queries.ids:
-            add(name, *thing[name])
+        for name in content.queries.ids:
+            add(name, *content[name])
     return state.hexdigest()

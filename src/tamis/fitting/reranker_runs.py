@@ -90,17 +90,17 @@ def score_fold(fit: FitContext, fold: Fold, models: Models, step: str = "") -> F
 
 
 def score_candidates(
-    fit: FitContext, kind: Reranker, model: Path | None, run: Run, part: str, step: str = ""
+    fit: FitContext, kind: Reranker, model: Path | None, run: Run, query_set: str, step: str = ""
 ) -> Run:
-    """Candidates as a re-ranker scores them; `part` says which queries they are of."""
+    """Candidates as a re-ranker scores them; `query_set` says which queries they are of."""
 
     def score() -> Run:
         if len(run):
-            _log.info("scoring %s with %s (%s)", counted(len(run)), kind.name, part)
+            _log.info("scoring %s with %s (%s)", counted(len(run)), kind.name, query_set)
         return fit.open_stage(kind.stage(model, fit), kind.openers)(run)
 
-    timing = Timing(step or kind.complexity_group, "score", kind.key, part)
-    return fit.work.run(f"{kind.key} {part}", score, timing)
+    timing = Timing(step or kind.complexity_group, "score", kind.key, query_set)
+    return fit.work.run(f"{kind.key} {query_set}", score, timing)
 
 
 def seconds_per_query(fit: FitContext, kind: Reranker, model: Path | None) -> float:

@@ -13,12 +13,12 @@ import numpy as np
 from tamis import __version__
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate, parse_measures
 from tamis.fitting.calibration import Answers, Calibration
+from tamis.fitting.candidate_models import LEARNING_CURVE
 from tamis.fitting.comparison_family import correct_by_family, family_of
 from tamis.fitting.context import FitContext, FitInputs
 from tamis.fitting.guard import BaselineTest, Decision, Selection
 from tamis.fitting.json_records import from_json, to_json
 from tamis.fitting.learning_curve import CurvePoint
-from tamis.fitting.model_training import LEARNING_CURVE
 from tamis.fitting.plan import MIN_QUERIES, Plan
 from tamis.fitting.query_splits import QuerySplits, average_words
 from tamis.fitting.request import FitRequest
@@ -164,7 +164,7 @@ class FitResult:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, but for the evaluation, which has a file of its own."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
         del plain["evaluation"]
         nested = to_json(_Nested(**{name: plain[name] for name in _NESTED}))
         return {**plain, **nested, "test": self.test_means}
@@ -173,7 +173,7 @@ class FitResult:
     def from_json(cls, data: Mapping[str, Any], evaluation: Evaluation | None) -> FitResult:
         """What `to_json` wrote."""
         nested = vars(from_json(_Nested, data))
-        names = [one.name for one in fields(cls) if one.name not in (*_NESTED, "evaluation")]
+        names = [field.name for field in fields(cls) if field.name not in (*_NESTED, "evaluation")]
         plain = {name: data[name] for name in names}
         plain["required"] = tuple(plain["required"])
         return cls(**plain, **nested, evaluation=evaluation)
@@ -196,7 +196,7 @@ class _Nested:
     timings: tuple[Timing, ...]
 
 
-_NESTED = tuple(one.name for one in fields(_Nested))
+_NESTED = tuple(nested_field.name for nested_field in fields(_Nested))
 
 
 def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -314,8 +314,8 @@ def verification(splits: QuerySplits, selected: Selected) -> tuple[bool, str]:
 
 def data_facts(fit: FitInputs) -> dict[str, Any]:
     """What there is to train and to test on."""
-    documents: dict[str, Any] = {"documents": fit.index.documents}
-    if empty := fit.index.documents_without_terms:
+    documents: dict[str, Any] = {"documents": fit.index.num_documents}
+    if empty := fit.index.num_documents_without_terms:
         documents["documents_without_terms"] = empty
     if left_out := fit.collection.faults.left_out:
         documents["files_left_out"] = dict(left_out)
@@ -338,10 +338,8 @@ def pipeline_in_words(fit: FitContext, selected: Selected) -> str:
     again = f"{system.reranker.name} re-ranks the top {depth}{by}"
     if system.weight is None:
         return f"{start}; {again}."
-    beside = "BM25's" if system.fusion_column else f"{kind.name}'s"
-    return (
-        f"{start}; {again}; its score has the fusion weight {system.weight:g}, {beside} the rest."
-    )
+    other = "BM25's" if system.fusion_column else f"{kind.name}'s"
+    return f"{start}; {again}; its score has the fusion weight {system.weight:g}, {other} the rest."
 
 
 def _system_result(

@@ -91,7 +91,7 @@ def _select_default(fit: FitContext, rerankers: Sequence[Reranker]) -> Selected:
     runs = _test_runs(fit, models, systems)
     if len(fit.splits.test) >= MIN_QUERIES:
         decision = _test(fit, Selection(selected.name, selected.name, 0), runs, systems)
-        selected = _named(systems, decision.selected)
+        selected = _system_named(systems, decision.selected)
     model = models[selected.reranker] if selected.reranker else None
     return Selected(selected, model, tuple(systems), runs, decision=decision)
 
@@ -104,16 +104,18 @@ def systems_of(fit: FitContext, rerankers: Sequence[Reranker]) -> list[System]:
 
 def bm25_system(systems: Sequence[System]) -> System:
     """BM25 alone."""
-    return next(one for one in systems if one.retriever.key == "bm25" and one.reranker is None)
+    return next(
+        system for system in systems if system.retriever.key == "bm25" and system.reranker is None
+    )
 
 
 def base_system(systems: Sequence[System]) -> System | None:
     """The base model alone, if there is one."""
-    bases = (one for one in systems if one.reranker and one.reranker.is_default)
-    return next((one for one in bases if one.weight is None), None)
+    bases = (system for system in systems if system.reranker and system.reranker.is_default)
+    return next((system for system in bases if system.weight is None), None)
 
 
-def _named(systems: Sequence[System], name: str) -> System:
+def _system_named(systems: Sequence[System], name: str) -> System:
     return next(system for system in systems if system.name == name)
 
 
@@ -126,7 +128,11 @@ def required_baselines(systems: Sequence[System], judged: int) -> list[str]:
 
 
 def _users_own(systems: Sequence[System]) -> list[str]:
-    return [one.name for one in systems if one.retriever.is_users_own and one.reranker is None]
+    return [
+        system.name
+        for system in systems
+        if system.retriever.is_users_own and system.reranker is None
+    ]
 
 
 def _test(
@@ -153,11 +159,13 @@ def _select_by_judgements(
         score_fold(fit, fold, {kind: models[kind][number] for kind in rerankers})
         for number, fold in enumerate(folds)
     ]
-    held_out = np.concatenate([one.values(systems, request.measure) for one in results], 1)
+    held_out = np.concatenate(
+        [fold_runs.values(systems, request.measure) for fold_runs in results], 1
+    )
     options = [Option(system.name, system.complexity) for system in systems]
     required = required_baselines(systems, held_out.shape[1])
     selection = select(options, held_out, required, seed=request.seed)
-    selected, decision = _named(systems, selection.selected), None
+    selected, decision = _system_named(systems, selection.selected), None
     final: dict[Reranker, Path | None] = {}
     if last:
         final = {kind: models[kind][-1] for kind in rerankers}
@@ -166,7 +174,7 @@ def _select_by_judgements(
     runs = _test_runs(fit, final, systems, selected)
     if len(splits.test) >= MIN_QUERIES:
         decision = _test(fit, selection, runs, systems)
-        selected = _named(systems, decision.selected)
+        selected = _system_named(systems, decision.selected)
     unanswerable = _unanswerable(fit, selected, final)
     calibration = _calibrate(fit, selected, results, unanswerable[0])
     threshold_test = None
@@ -214,12 +222,14 @@ def _unanswerable(fit: FitContext, system: System, models: Models) -> tuple[Run,
     )
 
 
-def _rank_unanswerable(fit: FitContext, system: System, models: Models, run: Run, part: str) -> Run:
+def _rank_unanswerable(
+    fit: FitContext, system: System, models: Models, run: Run, query_set: str
+) -> Run:
     if system.reranker is None or not len(run):
         return run
     if fit.work.elapsed > fit.request.max_time:
         return run.select(Ids.of([]))
-    scored = score_candidates(fit, system.reranker, models[system.reranker], run, part)
+    scored = score_candidates(fit, system.reranker, models[system.reranker], run, query_set)
     return system.rank(run, scored)
 
 
@@ -242,10 +252,10 @@ def _comparable(fit: FitContext) -> bool:
 
 
 def _stacked(
-    parts: Sequence[tuple[Run, Qrels]], comparable: bool
+    rankings: Sequence[tuple[Run, Qrels]], comparable: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[Any]]:
     """Features, relevance and query of the rows of several rankings, whose queries differ."""
-    filled = [(run, qrels) for run, qrels in parts if len(run.doc)]
+    filled = [(run, qrels) for run, qrels in rankings if len(run.doc)]
     shifts = np.cumsum([0, *(len(run) for run, _ in filled)])
     query = [
         np.repeat(np.arange(len(run)), run.sizes()) + shift
@@ -266,13 +276,15 @@ def _calibrate(
     """
     if system.reranker is None and not system.retriever.has_comparable_scores:
         return None
-    held_out = [(one.run_of(system), one.qrels) for one in results]
+    held_out = [(fold_runs.run_of(system), fold_runs.qrels) for fold_runs in results]
     rankings = [*held_out, (unanswerable, NO_ANSWERS)]
-    parts = [(run.top(CALIBRATION_DEPTH), qrels) for run, qrels in rankings]
-    if not any(len(run.doc) for run, _ in parts):
+    top_rankings = [(run.top(CALIBRATION_DEPTH), qrels) for run, qrels in rankings]
+    if not any(len(run.doc) for run, _ in top_rankings):
         return None
-    rows, labels, query = _stacked(parts, _comparable(fit))
-    names = feature_names(rows.shape[1], any(PREVIOUS_SCORE in run.extra for run, _ in parts))
+    rows, labels, query = _stacked(top_rankings, _comparable(fit))
+    names = feature_names(
+        rows.shape[1], any(PREVIOUS_SCORE in run.extra for run, _ in top_rankings)
+    )
     try:
         return Calibration.fit(rows, labels, query, names=names)
     except InputError:

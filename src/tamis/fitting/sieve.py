@@ -190,7 +190,7 @@ class Sieve:
         DataFrame, a file. Queries that are strings alone are named by their text.
         """
         order: list[str] = []
-        if isinstance(queries, list | tuple) and all(isinstance(one, str) for one in queries):
+        if isinstance(queries, list | tuple) and all(isinstance(query, str) for query in queries):
             order = list(dict.fromkeys(queries))
             queries = [Query(text, text) for text in order]
         hits = self._hits(as_queries(queries), top)
@@ -237,14 +237,18 @@ class Sieve:
     def _score_texts(self, query: str, documents: Mapping[str, Document]) -> Run:
         """The scores that the retriever would give to documents of one's own."""
         source = self.retriever
-        parts = source.sources if isinstance(source, Hybrid) else (source,)
-        lexical = next((part for part in parts if isinstance(part, IndexSource)), None)
+        sources = source.sources if isinstance(source, Hybrid) else (source,)
+        lexical = next(
+            (candidate for candidate in sources if isinstance(candidate, IndexSource)), None
+        )
         scores = {
             name: 0.0 if lexical is None else lexical.score_text(query, document.text)
             for name, document in documents.items()
         }
         run = _one_query(query, scores)
-        dense = next((part for part in parts if isinstance(part, DenseSource)), None)
+        dense = next(
+            (candidate for candidate in sources if isinstance(candidate, DenseSource)), None
+        )
         if dense is None or not isinstance(source, Hybrid):
             return run
         scorer = cast(Scorer, dense.encoder)
@@ -269,9 +273,8 @@ class Sieve:
     def __repr__(self) -> str:
         verified = "verified" if self.verified else "not verified"
         selected = self.manifest["selected"]
-        return (
-            f"<Sieve {self.path.name}: {self.index.documents:,} documents, {selected}, {verified}>"
-        )
+        documents = f"{self.index.num_documents:,} documents"
+        return f"<Sieve {self.path.name}: {documents}, {selected}, {verified}>"
 
 
 @contextmanager
@@ -420,8 +423,10 @@ def rerank_settings(sieve: Sieve, run: Run, weight: float | None = None) -> Rera
         )
     weight = tested if weight is None else weight
     if weight and isinstance(sieve.retriever, Hybrid) and sieve.retriever.column not in run.extra:
-        beside = "BM25" if column else "BM25 and embeddings"
-        notes.append(f"fused with the scores of your run; the sieve fuses with those of {beside}")
+        fused_with = "BM25" if column else "BM25 and embeddings"
+        notes.append(
+            f"fused with the scores of your run; the sieve fuses with those of {fused_with}"
+        )
         column = None
     how = sieve.pipeline
     return RerankSettings(

@@ -43,9 +43,12 @@ def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force
     system, test = selected.system, fit.splits.test
     source = fit.retrieved.of(system.retriever).source
     stage = system.stage(selected.model, fit)
-    with new_folder(fit.request.out, force=force) as part:
-        shutil.copytree(fit.index.path, part / INDEX, copy_function=_link)
-        places = {fit.index.path: INDEX, **_copy_models(fit, selected.model, [source, stage], part)}
+    with new_folder(fit.request.out, force=force) as unfinished:
+        shutil.copytree(fit.index.path, unfinished / INDEX, copy_function=_link)
+        places = {
+            fit.index.path: INDEX,
+            **_copy_models(fit, selected.model, [source, stage], unfinished),
+        }
         pipeline = Pipeline(
             system.retriever.key,
             moved_spec(source, places),
@@ -54,37 +57,37 @@ def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force
             fit.passages,
             fit.retrieved.candidates.kind.has_comparable_scores,
         )
-        (part / RUNS).mkdir()
+        (unfinished / RUNS).mkdir()
         for name, run in selected.test_runs.items():
-            write_run(run, run_file(part / RUNS, name))
-        _write_unjudged(fit, part / QUERIES)
+            write_run(run, run_file(unfinished / RUNS, name))
+        _write_unjudged(fit, unfinished / QUERIES)
         if result.evaluation is not None:
             values = json.dumps(evaluation_to_json(result.evaluation))
-            (part / EVALUATION).write_text(values, "utf-8")
+            (unfinished / EVALUATION).write_text(values, "utf-8")
         tested = RankedQueries(fit.splits.queries, test, selected.test_runs, fit.passages)
-        write_report(part / REPORT, result, tested, fit.index.document)
+        write_report(unfinished / REPORT, result, tested, fit.index.document)
         digest = request_digest(fit.request.to_json())
         facts = {**result.to_json(), "pipeline": asdict(pipeline), "request": digest}
-        write_manifest(part, KIND, SIEVE_LAYOUT, **facts)
-        fit.work.record_sieve(part)
+        write_manifest(unfinished, KIND, SIEVE_LAYOUT, **facts)
+        fit.work.record_sieve(unfinished)
 
 
 def _copy_models(
-    fit: FitContext, model: Path | None, specs: list[Spec | None], part: Path
+    fit: FitContext, model: Path | None, specs: list[Spec | None], unfinished: Path
 ) -> dict[Path, str]:
     """Copy the models that the pipeline names; where each lies in the sieve."""
-    named = {path for spec in specs for path in spec_paths(spec)}
+    model_paths = {path for spec in specs for path in spec_paths(spec)}
     places: dict[Path, str] = {}
-    if model is not None and absolute(model) in named:
-        shutil.copytree(model, part / MODEL)
+    if model is not None and absolute(model) in model_paths:
+        shutil.copytree(model, unfinished / MODEL)
         places[model] = MODEL
     base = fit.base.folder if fit.base else None
-    if base is None or base == model or absolute(base) not in named:
+    if base is None or base == model or absolute(base) not in model_paths:
         return places
     documents = documents_of(model) if model else None
     if model and documents != model and documents and documents_of(base) == base:
         return {**places, base: f"{MODEL}/{documents.name}"}
-    shutil.copytree(base, part / ENCODER)
+    shutil.copytree(base, unfinished / ENCODER)
     return {**places, base: ENCODER}
 
 

@@ -88,12 +88,12 @@ class Retriever(SystemKind):
 
     def retrieve(self, source: Spec, fit: FitInputs) -> dict[str, Run]:
         """The documents it finds for each set of queries, by the name of the set."""
-        opened = open_source(source, threads=fit.request.threads, openers=self.openers)
-        opened.search(WARM_UP, fit.request.depth)
+        retriever = open_source(source, threads=fit.request.threads, openers=self.openers)
+        retriever.search(WARM_UP, fit.request.depth)
         return {
             name: fit.work.run(
                 f"{self.key} {name}",
-                partial(opened.search, queries, fit.request.depth),
+                partial(retriever.search, queries, fit.request.depth),
                 self.timing("search", name),
             )
             for name, queries in fit.query_sets.items()
@@ -136,7 +136,7 @@ class Reranker(SystemKind):
 
     def is_trained(self, fold: Fold, fit: FitContext) -> bool:
         """Whether nothing is left to train for a fold."""
-        from tamis.fitting.model_training import is_trained, model_folder
+        from tamis.fitting.candidate_models import is_trained, model_folder
 
         if not self.trainings:
             return True
@@ -216,20 +216,20 @@ def all_systems(
     trained, then all that one training made, alone and fused.
     """
     hybrid = candidates.lexical_column is not None
-    base = next((each for each in rerankers if each.is_default), None)
-    systems = [System(each.name, each) for each in retrievers]
+    base = next((reranker for reranker in rerankers if reranker.is_default), None)
+    systems = [System(retriever.name, retriever) for retriever in retrievers]
     place = [*retrievers].index(candidates)
     if base is None:
         systems[place] = System(candidates.name, candidates, complexity=0)
     elif hybrid:
         systems[place] = System(candidates.name, candidates, base, 0.0, complexity=0)
-    groups = list(dict.fromkeys(each.complexity_group for each in rerankers))
+    groups = list(dict.fromkeys(reranker.complexity_group for reranker in rerankers))
     for reranker in rerankers:
         complexity = 1 + groups.index(reranker.complexity_group)
         systems.append(System(reranker.name, candidates, reranker, None, complexity))
-        beside = "BM25" if hybrid and reranker.has_embeddings else candidates.name
+        fused_with = "BM25" if hybrid and reranker.has_embeddings else candidates.name
         for weight in FUSION_WEIGHTS:
-            name = f"{reranker.name} + {beside} ({weight:.2f})".replace("(0.", "(.")
+            name = f"{reranker.name} + {fused_with} ({weight:.2f})".replace("(0.", "(.")
             is_default = reranker is base and weight == DEFAULT_FUSION_WEIGHT and not hybrid
             level = 0 if is_default else complexity
             systems.append(System(name, candidates, reranker, weight, level))

@@ -66,8 +66,8 @@ class Workspace:
         if not path.exists():
             with self.timed(timing):
                 text = json.dumps(make(), indent=1)
-            with new_file(path) as part:
-                part.write_text(text, "utf-8")
+            with new_file(path) as file:
+                file.write_text(text, "utf-8")
         return json.loads(path.read_text("utf-8"))
 
     @contextmanager
@@ -76,10 +76,14 @@ class Workspace:
         began = time.monotonic()
         yield
         seconds = round(time.monotonic() - began, 4)
-        others = [each for each in self.timings if replace(each, seconds=0.0) != timing]
-        self.timings[:] = [*others, replace(timing, seconds=seconds)]
-        with new_file(self.path(TIMINGS), force=True) as part:
-            part.write_text(json.dumps([asdict(each) for each in self.timings], indent=1), "utf-8")
+        other_timings = [
+            recorded for recorded in self.timings if replace(recorded, seconds=0.0) != timing
+        ]
+        self.timings[:] = [*other_timings, replace(timing, seconds=seconds)]
+        with new_file(self.path(TIMINGS), force=True) as file:
+            file.write_text(
+                json.dumps([asdict(recorded) for recorded in self.timings], indent=1), "utf-8"
+            )
 
     @property
     def elapsed(self) -> float:
@@ -88,8 +92,8 @@ class Workspace:
 
     def record_sieve(self, folder: Path) -> None:
         """Keep which folder is the sieve of this fit, whatever its name will be."""
-        with new_file(self.path(SIEVE), force=True) as part:
-            part.write_text(json.dumps(_identity(folder)), "utf-8")
+        with new_file(self.path(SIEVE), force=True) as file:
+            file.write_text(json.dumps(_identity(folder)), "utf-8")
 
 
 def _identity(folder: Path) -> list[int]:
@@ -139,29 +143,29 @@ def open_workspace(
         if folder.exists() and not resume:
             shutil.rmtree(folder)
         if path.exists() and json.loads(path.read_text("utf-8")) != request:
-            known = json.loads(path.read_text("utf-8"))
-            other = next(name for name in request if request[name] != known.get(name))
+            recorded = json.loads(path.read_text("utf-8"))
+            other = next(name for name in request if request[name] != recorded.get(name))
             if other == "layout":
                 raise OutputError(
                     f"{folder} was begun by another version of tamis",
                     hint="begin again with --force",
                 )
-            told = f"{other} {known.get(other)!r}, not {request[other]!r}"
+            difference = f"{other} {recorded.get(other)!r}, not {request[other]!r}"
             plain = not isinstance(request[other], list | dict)
             raise OutputError(
-                f"{folder} was begun with {told if plain else f'other {other}'}",
+                f"{folder} was begun with {difference if plain else f'other {other}'}",
                 hint="say the same again, or begin again with --force",
             )
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            with new_file(path) as part:
-                part.write_text(json.dumps(request, indent=1), "utf-8")
+            with new_file(path) as request_file:
+                request_file.write_text(json.dumps(request, indent=1), "utf-8")
         took = folder / TIMINGS
         rows = json.loads(took.read_text("utf-8")) if took.exists() else []
         work = Workspace(folder, [Timing(**row) for row in rows])
         try:
             yield work
-        except shutil.Error as error:  # what copying a folder raises, with a row a file
+        except shutil.Error as error:  # what copying a folder raises, one row per file
             file, _, why = error.args[0][0]
             raise OutputError(
                 f"cannot copy {file}: {why}", hint="is the disk full? then --resume"

@@ -75,8 +75,8 @@ class JudgedFolder:
             self._add(row.encode())
         else:
             self.file.parent.mkdir(exist_ok=True)
-            with durable.new_file(self.file, force=True) as part:
-                part.write_text(f"{BEIR_HEADER}\n{row}", "utf-8")
+            with durable.new_file(self.file, force=True) as unfinished:
+                unfinished.write_text(f"{BEIR_HEADER}\n{row}", "utf-8")
         self._sizes.append(self.file.stat().st_size)
 
     def _add_query(self, query: Query) -> None:

@@ -62,15 +62,17 @@ class IndexAlone:
         return self.source
 
 
-def sources_of(thing: Judgeable) -> list[Source]:
+def sources_of(judgeable: Judgeable) -> list[Source]:
     """Whose results are pooled: the pipeline, its retriever, what that is made of, and words
     alone; each once.
     """
-    parts = thing.retriever.sources if isinstance(thing.retriever, Hybrid) else ()
-    whole = thing.source
-    whole = whole.source if isinstance(whole, TopOfSource) else whole  # nothing is re-ranked
-    sources = [whole, thing.retriever, *parts, default_source(thing.index)]
-    return list({json.dumps(each.spec(), sort_keys=True): each for each in sources}.values())
+    hybrid_sources = judgeable.retriever.sources if isinstance(judgeable.retriever, Hybrid) else ()
+    pipeline = judgeable.source
+    pipeline = (
+        pipeline.source if isinstance(pipeline, TopOfSource) else pipeline
+    )  # nothing is re-ranked
+    sources = [pipeline, judgeable.retriever, *hybrid_sources, default_source(judgeable.index)]
+    return list({json.dumps(source.spec(), sort_keys=True): source for source in sources}.values())
 
 
 @dataclass(frozen=True)
@@ -92,15 +94,15 @@ def pool(
     nothing else: a deeper pool, or more queries, leave it as it is.
     """
     runs = [source.search(queries, depth) for source in sources]
-    found = []
+    pooled = []
     for query in sorted(queries, key=lambda query: _lot(seed, query.id)):
         ranks: dict[str, list[int | None]] = {}
         for number, run in enumerate(runs):
             for rank, doc_id in enumerate(run[query.id].ids if query.id in run else [], 1):
                 ranks.setdefault(doc_id, [None] * len(runs))[number] = rank
         for doc_id in sorted(ranks, key=lambda doc_id: _lot(seed, query.id, doc_id)):
-            found.append(Pooled(query, doc_id, tuple(ranks[doc_id])))
-    return tuple(found)
+            pooled.append(Pooled(query, doc_id, tuple(ranks[doc_id])))
+    return tuple(pooled)
 
 
 def sample_queries(queries: Queries, count: int, seed: int = 0) -> Queries:
@@ -112,8 +114,8 @@ def sample_queries(queries: Queries, count: int, seed: int = 0) -> Queries:
     (2, True)
     """
     ids = list(queries.ids)
-    drawn = sorted(range(len(ids)), key=lambda number: _lot(seed, ids[number]))[:count]
-    return queries.select(np.array(sorted(drawn), np.int64))
+    numbers = sorted(range(len(ids)), key=lambda number: _lot(seed, ids[number]))[:count]
+    return queries.select(np.array(sorted(numbers), np.int64))
 
 
 def _lot(seed: int, *ids: str) -> int:
@@ -127,12 +129,12 @@ def open_judgeable(folder: Path) -> Judgeable:
     return IndexAlone(Index.open(folder))
 
 
-def queries_to_judge(thing: Judgeable, folder: Path, queries: str | None) -> Queries:
+def queries_to_judge(judgeable: Judgeable, folder: Path, queries: str | None) -> Queries:
     """The queries of a file or a collection, else those that a sieve knows."""
-    known = read_queries(queries) if queries else thing.queries
-    if known is None or not len(known) or known.texts is None:
+    candidates = read_queries(queries) if queries else judgeable.queries
+    if candidates is None or not len(candidates) or candidates.texts is None:
         raise InputError(
             f"{queries or folder} has no queries to judge",
             hint="write some into a file, one per line: " + command("judge", folder, "queries.txt"),
         )
-    return known
+    return candidates

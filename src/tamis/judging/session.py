@@ -31,9 +31,9 @@ class Place:
     """Which query and which of its documents is asked, counted from 1, and of how many."""
 
     query: int
-    queries: int
+    num_queries: int
     document: int
-    documents: int
+    num_documents: int
 
 
 class Judging:
@@ -61,13 +61,13 @@ class Judging:
         self._items, self._clock = tuple(items), clock
         self._file = JudgedFolder(path, (name for i in items for name in (i.query.id, i.doc_id)))
         _refuse_other_texts(items, self._file.queries, path)
-        known = read_qrels(path).to_dict() if self._file.size else {}
-        self.kept = sum(map(len, known.values()))
-        """How many judgements the folder had before."""
+        judgements = read_qrels(path).to_dict() if self._file.size else {}
+        self.num_before = sum(map(len, judgements.values()))
+        """How many judgements the folder had before this session."""
         self._grades: dict[int, int] = {
-            number: known[item.query.id][item.doc_id]
+            number: judgements[item.query.id][item.doc_id]
             for number, item in enumerate(items)
-            if item.doc_id in known.get(item.query.id, {})
+            if item.doc_id in judgements.get(item.query.id, {})
         }
         self._of_query: dict[str, list[int]] = {}
         for number, item in enumerate(items):
@@ -78,12 +78,12 @@ class Judging:
         self._since = clock()
 
     @property
-    def given(self) -> int:
+    def num_answered(self) -> int:
         """How many answers of this session stand."""
         return sum(number in self._grades for number in self._steps)
 
     @property
-    def skipped(self) -> int:
+    def num_skipped(self) -> int:
         """How many were skipped in this session."""
         return len(self._skipped)
 
@@ -94,32 +94,32 @@ class Judging:
         return None if number is None else self._items[number]
 
     @property
-    def left(self) -> int:
+    def num_left(self) -> int:
         """How many are still to be asked in this session."""
         return len(self._items) - len(self._grades) - len(self._skipped)
 
     def seconds_left(self) -> float:
         """How long that takes at the judge's pace."""
         pace = [*self._took[-PACE:], *[SECONDS] * (5 - len(self._took))]
-        return self.left * median(pace)
+        return self.num_left * median(pace)
 
     def place(self) -> Place | None:
         """Where the judge is; None at the end."""
         number = self._next()
         if number is None:
             return None
-        here = self._items[number].query.id
-        query, numbers = list(self._of_query).index(here), self._of_query[here]
+        query_id = self._items[number].query.id
+        query, numbers = list(self._of_query).index(query_id), self._of_query[query_id]
         return Place(query + 1, len(self._of_query), numbers.index(number) + 1, len(numbers))
 
-    def partly(self) -> int:
+    def count_partly_judged(self) -> int:
         """How many queries have some of their documents judged, but not all."""
         judged = ([n in self._grades for n in numbers] for numbers in self._of_query.values())
-        return sum(any(each) and not all(each) for each in judged)
+        return sum(any(flags) and not all(flags) for flags in judged)
 
     def answer(self, grade: int) -> None:
         """Judge what is asked: 0 is not relevant, more is better."""
-        number = self._asked()
+        number = self._current_number()
         item = self._items[number]
         self._file.append(item.query, item.doc_id, grade)
         self._grades[number] = grade
@@ -127,7 +127,7 @@ class Judging:
 
     def skip(self) -> None:
         """Leave what is asked unjudged; it is asked again in another session."""
-        number = self._asked()
+        number = self._current_number()
         self._skipped.add(number)
         self._step(number)
 
@@ -143,10 +143,10 @@ class Judging:
         return True
 
     def _next(self) -> int | None:
-        done = self._grades.keys() | self._skipped
-        return next((n for n in range(len(self._items)) if n not in done), None)
+        handled = self._grades.keys() | self._skipped
+        return next((n for n in range(len(self._items)) if n not in handled), None)
 
-    def _asked(self) -> int:
+    def _current_number(self) -> int:
         number = self._next()
         if number is None:
             raise InputError("everything in the pool is judged or skipped", hint="undo, or end")
@@ -159,12 +159,15 @@ class Judging:
         self._since = now
 
 
-def _refuse_other_texts(items: Iterable[Pooled], known: Queries, path: Path) -> None:
+def _refuse_other_texts(items: Iterable[Pooled], judged_queries: Queries, path: Path) -> None:
     """Refuse judgements of other queries that have the same ids."""
     for query in {item.query.id: item.query for item in items}.values():
-        if query.id in known and not is_same_query(known[query.id].text, query.text):
+        if query.id not in judged_queries:
+            continue
+        judged_text = judged_queries[query.id].text
+        if not is_same_query(judged_text, query.text):
             raise InputError(
-                f"{path} has judgements of {known[query.id].text!r} as query {query.id!r}, "
+                f"{path} has judgements of {judged_text!r} as query {query.id!r}, "
                 f"which is {query.text!r} here",
                 hint="choose another name",
             )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.collection.describe import Facts, distribution
+from tamis.collection.describe import ByName, Facts, distribution
 from tamis.collection.loss_notes import counted
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import KINDS, ROLES, SOURCES, Examples, Role, shown_facts
@@ -47,9 +47,9 @@ def describe_examples(
         "by": {
             "source": _named(examples.source, SOURCES),
             "role": _named(examples.role, ROLES),
-            "kind of value": _named(examples.kind, KINDS),
+            "kind_of_value": _named(examples.kind, KINDS),
         },
-        "per query": {name: per for name in ROLES if (per := _per_query(examples, name))},
+        "per_query": {name: per for name in ROLES if (per := _per_query(examples, name))},
     }
     if (examples.kind != KINDS.index("class")).any():
         facts["values"] = {
@@ -61,9 +61,9 @@ def describe_examples(
     if qrels:
         facts["judged"] = _judged(examples, qrels)
     if run is not None:
-        facts["likely false negatives"], warnings = _suspects(examples, run, qrels)
+        facts["likely_false_negatives"], warnings = _suspects(examples, run, qrels)
     if examples.facts:
-        facts["how"] = shown_facts(examples.facts)
+        facts["how"] = ByName(shown_facts(examples.facts))
     return Facts(facts, warnings)
 
 
@@ -158,7 +158,7 @@ def _suspects(
     above, others = likely_false(examples, run, qrels), ~examples.is_role("positive")
     count, total = int(above.sum()), int(others.sum())
     queries = len(np.unique(examples.query[above]))
-    found = {"rows": count, "of all that are not positive": total, "in queries": queries}
+    found = {"rows": count, "of_not_positive": total, "queries": queries}
     if not count:
         return found, ()
     return found, (
@@ -174,8 +174,8 @@ def _judged(examples: Examples, qrels: Sequence[Qrels]) -> dict[str, dict[str, i
     return {
         role: {
             "relevant": int((rows & (grade > 0)).sum()),
-            "not relevant": int((rows & known & (grade <= 0)).sum()),
-            "not judged": int((rows & ~known).sum()),
+            "not_relevant": int((rows & known & (grade <= 0)).sum()),
+            "not_judged": int((rows & ~known).sum()),
         }
         for role, rows in _roles(examples)
     }

@@ -7,14 +7,14 @@ from pathlib import Path
 from tamis.durable import folder_exists
 from tamis.models.base_models import find_base, identify
 from tamis.scorers.model_manifest import documents_of
-from tamis.search.embeddings import VectorModel
+from tamis.search.embeddings import EmbeddingModel
 
 
-def find_encoder(reference: str) -> tuple[Path, VectorModel]:
+def find_encoder(reference: str) -> tuple[Path, EmbeddingModel]:
     """The folder that a folder, an installed package or a hub id names, and who that is to
     documents: where it only learnt to read queries, its base.
     """
     folder = find_base(reference)
     base = identify(documents_of(folder))
     where = str(folder.resolve()) if folder_exists(Path(reference).expanduser()) else reference
-    return folder, VectorModel(base.name, base.sha256, where)
+    return folder, EmbeddingModel(base.name, base.sha256, where)

@@ -116,10 +116,10 @@ def describe_model(note: ModelManifest) -> list[tuple[str, str]]:
     rows = [
         ("model", note.scorer),
         ("scale", note.scale),
-        ("longest text", f"{note.max_length} tokens"),
+        ("max_length", f"{note.max_length} tokens"),
         ("outputs", str(note.outputs) if note.scorer == "cross-encoder" else None),
         ("pooling", note.pooling),
-        ("learnt to read", f"queries; {note.documents}/ encodes documents" * bool(note.documents)),
+        ("trained_on", f"queries; {note.documents}/ encodes documents" * bool(note.documents)),
         ("template", note.template),
         ("words", words),
         ("score", note.score),
@@ -144,7 +144,7 @@ def training_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     >>> chain = [{"base": "models/plain", "recipe": "first"}, {"base": "x", "recipe": "then"}]
     >>> training_in_words({"chain": chain, "labels": {"gold": {"positive": 1200}}})
-    [('trained', 'plain, first, then'), ('learnt from', '1,200 gold positive')]
+    [('trained', 'plain, first, then'), ('trained_from', '1,200 gold positive')]
     """
     told: list[tuple[str, str]] = []
     if chain := facts.get("chain"):
@@ -154,7 +154,7 @@ def training_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         counts = [
             f"{n:,} {source} {role}" for source, by in labels.items() for role, n in by.items()
         ]
-        told.append(("learnt from", ", ".join(counts)))
+        told.append(("trained_from", ", ".join(counts)))
     if recipe := facts.get("recipe"):
         told.append(("recipe", _recipe_in_words(recipe)))
     if learnt := facts.get("learnt"):

@@ -15,7 +15,7 @@ from tamis.scorers._onnx import FILES
 from tamis.scorers.tokens import json_of
 from tamis.scorers.weights import read_config, weight_files
 
-LACKING = {
+QUESTIONS = {
     "kind": "what kind of scorer it is",
     "pooling": "how token vectors are pooled",
     "words": "which two words to compare",
@@ -37,7 +37,7 @@ def describe_folder(folder: Path) -> dict[str, str]:
     """
     found = _described(folder)
     wrong = "; ".join(_wrong(folder))
-    return found | ({"looks wrong": wrong} if wrong else {})
+    return found | ({"problems": wrong} if wrong else {})
 
 
 def _wrong(folder: Path) -> Iterator[str]:
@@ -82,5 +82,5 @@ def _described(folder: Path) -> dict[str, str]:
         NAME: "none: a plain Hugging Face folder",
     }
     if lacking:
-        facts["does not say"] = f"{LACKING[lacking]}; say it with tamis import-model"
+        facts["not_said"] = f"{QUESTIONS[lacking]}; say it with tamis import-model"
     return facts

@@ -102,10 +102,10 @@ def _numbers_of(
     """The passage number of each winning row; -1 where there is none."""
     if numbers is None:
         return np.where(rows < 0, -1, rows - bounds[:-1]).astype(np.int32)
-    known = np.asarray(numbers, np.int32)
-    if len(known) != bounds[-1]:
-        raise InputError(f"{bounds[-1]} passages but {len(known)} numbers of passages")
-    return np.append(known, np.int32(-1))[rows]
+    passage_numbers = np.asarray(numbers, np.int32)
+    if len(passage_numbers) != bounds[-1]:
+        raise InputError(f"{bounds[-1]} passages but {len(passage_numbers)} numbers of passages")
+    return np.append(passage_numbers, np.int32(-1))[rows]
 
 
 def _check(

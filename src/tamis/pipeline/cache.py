@@ -2,7 +2,7 @@
 
 A file of frames after a line that says what it is. A frame holds the scores of one chunk: how
 many, a checksum, and 24 bytes a score: what it is the score of (a hash of model, query and text,
-128 bits), the value, the tokens cut. Frames are only appended; a frame that a kill left half
+128 bits), the value, the truncated tokens. Frames are only appended; a frame that a kill left half
 written is recognised by its checksum and dropped, with all that follows it.
 """
 
@@ -74,24 +74,24 @@ class ScoreCache:
 
     def keys(self, pairs: Pairs) -> Keys:
         """What each pair's score is kept under: two numbers, from the model and both texts."""
-        queries, texts = ([_digest(text) for text in part] for part in (pairs.queries, pairs.texts))
+        queries, texts = ([_digest(text) for text in side] for side in (pairs.queries, pairs.texts))
         model, digest = self._model, xxhash.xxh3_128_digest
-        found = b"".join([digest(model + queries[q] + texts[t]) for q, t in pairs.index.tolist()])
-        return np.frombuffer(found, "<u8").reshape(-1, 2)
+        digests = b"".join([digest(model + queries[q] + texts[t]) for q, t in pairs.index.tolist()])
+        return np.frombuffer(digests, "<u8").reshape(-1, 2)
 
     def find(self, keys: Keys) -> tuple[Scores, NDArray[np.bool_]]:
         """The scores that are known, and which those are."""
         values, truncated_tokens = np.zeros(len(keys), np.float32), np.zeros(len(keys), np.int32)
-        known = np.zeros(len(keys), bool)
+        is_cached = np.zeros(len(keys), bool)
         for records in self._sorted:
             place = np.minimum(np.searchsorted(records["high"], keys[:, 0]), len(records) - 1)
-            here = (records["high"][place] == keys[:, 0]) & (records["low"][place] == keys[:, 1])
-            values[here], truncated_tokens[here] = (
-                records["value"][place[here]],
-                records["truncated_tokens"][place[here]],
+            matches = (records["high"][place] == keys[:, 0]) & (records["low"][place] == keys[:, 1])
+            values[matches], truncated_tokens[matches] = (
+                records["value"][place[matches]],
+                records["truncated_tokens"][place[matches]],
             )
-            known |= here
-        return Scores(values, truncated_tokens), known
+            is_cached |= matches
+        return Scores(values, truncated_tokens), is_cached
 
     def add(self, keys: Keys, scores: Scores) -> None:
         """Keep scores; when this returns they survive a kill and the loss of power."""

@@ -28,34 +28,34 @@ class DocumentLookup(Protocol):
     """Documents by id."""
 
     def has(self, ids: Ids) -> NDArray[np.bool_]:
-        """Which of these there are."""
+        """Which of these ids there are documents for."""
 
     def fetch(self, ids: list[str]) -> list[Document]:
         """The documents with these ids, which must be there; their further fields may be lost."""
 
 
 @contextmanager
-def library(documents: Documents, wanted: Ids) -> Iterator[DocumentLookup]:
+def library(documents: Documents, doc_ids: Ids) -> Iterator[DocumentLookup]:
     """Documents that can be fetched by id for as long as the block lasts.
 
     >>> sieves = [Document("d1", "A drum sieve."), Document("d2", "A net.")]
-    >>> with library(sieves, Ids.of(["d2", "d3"])) as opened:
-    ...     opened.has(Ids.of(["d2", "d3"])).tolist(), opened.fetch(["d2"])[0].text
+    >>> with library(sieves, Ids.of(["d2", "d3"])) as lookup:
+    ...     lookup.has(Ids.of(["d2", "d3"])).tolist(), lookup.fetch(["d2"])[0].text
     ([True, False], 'A net.')
     """
     if isinstance(documents, Collection):
         documents = documents.documents
     if isinstance(documents, DocumentStore):
-        yield StoreLibrary(documents)
+        yield StoreLookup(documents)
     elif isinstance(documents, Index):
-        yield IndexLibrary(documents)
+        yield IndexLookup(documents)
     elif isinstance(documents, Mapping):
         yield MappingLookup(documents)
     elif isinstance(documents, Sequence):
         yield MappingLookup({document.id: document for document in documents})
     else:
         with TemporaryDirectory() as folder:
-            yield StoreLibrary(_stored(documents, wanted, Path(folder) / "documents"))
+            yield StoreLookup(_store_documents(documents, doc_ids, Path(folder) / "documents"))
 
 
 class MappingLookup:
@@ -73,7 +73,7 @@ class MappingLookup:
         return [self._documents[name] for name in ids]
 
 
-class StoreLibrary:
+class StoreLookup:
     """The documents of a store."""
 
     def __init__(self, store: DocumentStore) -> None:
@@ -87,10 +87,10 @@ class StoreLibrary:
         """See `DocumentLookup.fetch`."""
         numbers = self._store.ids.numbers(ids)
         texts, titles = self._store.texts(numbers), self._store.titles(numbers)
-        return [Document(*each) for each in zip(ids, texts, titles, strict=True)]
+        return [Document(*columns) for columns in zip(ids, texts, titles, strict=True)]
 
 
-class IndexLibrary:
+class IndexLookup:
     """The documents of an index, in the state it is in now."""
 
     def __init__(self, index: Index) -> None:
@@ -105,20 +105,20 @@ class IndexLibrary:
     def fetch(self, ids: list[str]) -> list[Document]:
         """See `DocumentLookup.fetch`."""
         segment_of = self.snapshot.places[0][self.snapshot.ids.numbers(ids)]
-        found: dict[str, Document] = {}
+        documents: dict[str, Document] = {}
         for number in np.unique(segment_of).tolist():
-            here = [ids[place] for place in np.flatnonzero(segment_of == number).tolist()]
-            store = StoreLibrary(self.snapshot.segments[number].store)
-            found.update((document.id, document) for document in store.fetch(here))
-        return [found[name] for name in ids]
+            segment_ids = [ids[place] for place in np.flatnonzero(segment_of == number).tolist()]
+            store = StoreLookup(self.snapshot.segments[number].store)
+            documents.update((document.id, document) for document in store.fetch(segment_ids))
+        return [documents[name] for name in ids]
 
 
-def _stored(documents: Iterable[Document], wanted: Ids, path: Path) -> DocumentStore:
-    """A store of those documents that are wanted."""
-    names = set(wanted)
+def _store_documents(documents: Iterable[Document], doc_ids: Ids, path: Path) -> DocumentStore:
+    """A store of the documents with these ids."""
+    names = set(doc_ids)
 
-    def kept() -> Iterator[Document]:
+    def read_selected() -> Iterator[Document]:
         return (document for document in documents if document.id in names)
 
-    write_store(Collection("documents", "stream", Streamed(kept)), path)
+    write_store(Collection("documents", "stream", Streamed(read_selected)), path)
     return DocumentStore(path)

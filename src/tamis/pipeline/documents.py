@@ -25,11 +25,15 @@ def documents_spec(documents: Documents) -> Spec:
     if isinstance(documents, DocumentStore):
         return _spec("store", path=str(absolute(documents.path)))
     if isinstance(documents, Collection) and documents.reference is not None:
-        there = documents.reference
-        settings = {**asdict(there.columns), "format": there.format}
-        said = {name: value for name, value in settings.items() if value is not None}
-        place = {"name": there.place} if there.is_id else {"path": str(absolute(there.place))}
-        return _spec("collection", **place, **said, on_error=there.on_error)
+        reference = documents.reference
+        settings = {**asdict(reference.columns), "format": reference.format}
+        options = {name: value for name, value in settings.items() if value is not None}
+        place = (
+            {"name": reference.place}
+            if reference.is_id
+            else {"path": str(absolute(reference.place))}
+        )
+        return _spec("collection", **place, **options, on_error=reference.on_error)
     return spec_of("documents", documents)
 
 
@@ -60,8 +64,8 @@ def open_store(values: Spec, opening: Opening) -> DocumentStore:
 def open_collection_documents(values: Spec, opening: Opening) -> Collection:
     """See `registry.OPENERS`."""
     place = "name" if "name" in values else "path"
-    named = dict.fromkeys(("format", "id", "text", "title"), str)
-    check_keys("documents of a collection", values, {place: str, "on_error": str}, named)
+    optional = dict.fromkeys(("format", "id", "text", "title"), str)
+    check_keys("documents of a collection", values, {place: str, "on_error": str}, optional)
     check_choice("on_error", values["on_error"], get_args(OnError))
     return open_collection(
         values["name"] if place == "name" else opening.path(values["path"]),

@@ -1,7 +1,7 @@
-"""Scores of a bi-encoder from the vectors that an index holds: only queries are run.
+"""Scores of a bi-encoder from the embeddings that an index holds: only queries are run.
 
 Where an index was encoded by the very model that re-ranks, and in the very passages, running it on
-the documents again would give the same vectors.
+the documents again would give the same embeddings.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.pipeline.passage_scores import PassageScores, checked
+from tamis.pipeline.passage_scores import PassageScores, check_scores
 from tamis.search import Index
-from tamis.search.dense import documents_without_vectors
-from tamis.search.embeddings import CountingEncoder, Rows, Vectors, probe, same_encoder
+from tamis.search.dense import count_documents_without_embeddings
+from tamis.search.embeddings import CountingEncoder, Embeddings, Rows, probe, same_encoder
 from tamis.search.snapshot import Snapshot
 from tamis.search.term_counts import Ints, Longs
 from tamis.text.passages import PassageSpec
 from tamis.types import Run, Scorer
 
-ROWS = 4096
-"""How many documents a chunk has."""
+DOCUMENTS_PER_CHUNK = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class StoredScores:
-    """The vectors of the documents of an index, and the encoder that made them."""
+    """The embeddings of the documents of an index, and the encoder that made them."""
 
     encoder: CountingEncoder
     snapshot: Snapshot
@@ -39,10 +38,10 @@ class StoredScores:
         """Score the documents of these rows (ascending), chunk by chunk."""
         number_of = run.docs.positions_in(self.snapshot.ids)
         query_of = np.searchsorted(run.offsets, rows, side="right") - 1
-        for start in range(0, len(rows), ROWS):
-            some = slice(start, start + ROWS)
-            found = self._chunk(run, rows[some], query_of[some], number_of[run.doc[rows[some]]])
-            yield found.without_refused() if self.skip else checked(found, run)
+        for start in range(0, len(rows), DOCUMENTS_PER_CHUNK):
+            some = slice(start, start + DOCUMENTS_PER_CHUNK)
+            scores = self._chunk(run, rows[some], query_of[some], number_of[run.doc[rows[some]]])
+            yield scores.without_refused() if self.skip else check_scores(scores, run)
 
     def _chunk(
         self,
@@ -51,73 +50,79 @@ class StoredScores:
         query_of: NDArray[np.int64],
         numbers: Ints,
     ) -> PassageScores:
-        asked, query = np.unique(query_of, return_inverse=True)
+        query_numbers, query = np.unique(query_of, return_inverse=True)
         texts = run.queries.texts or ()
         queries, truncated_query_tokens = self.encoder.encode_with_truncation(
-            [texts[n] for n in asked.tolist()]
+            [texts[n] for n in query_numbers.tolist()]
         )
-        segment_of, first, sizes = places(self.snapshot, numbers)
+        segment_of, first, sizes = locate_embeddings(self.snapshot, numbers)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         vector = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], sizes)
         segment_of, query = np.repeat(segment_of, sizes), np.repeat(query, sizes)
         values, truncated_tokens, passage = (
             np.empty(len(vector), kind) for kind in ("f4", "i4", "i4")
         )
-        for segment, vectors in _segments(self.snapshot):
-            here = np.flatnonzero(segment_of == segment)
-            wanted, asks = vector[here], query[here]
-            documents = vectors.rows(wanted)[wanted]
-            values[here] = np.einsum("nd,nd->n", queries[asks], documents)
-            truncated_tokens[here] = vectors.truncated_tokens[wanted] + truncated_query_tokens[asks]
-            passage[here] = vectors.passage[wanted]
+        for segment, embeddings in _segments(self.snapshot):
+            positions = np.flatnonzero(segment_of == segment)
+            rows_needed, asks = vector[positions], query[positions]
+            documents = embeddings.rows(rows_needed)[rows_needed]
+            values[positions] = np.einsum("nd,nd->n", queries[asks], documents)
+            truncated_tokens[positions] = (
+                embeddings.truncated_tokens[rows_needed] + truncated_query_tokens[asks]
+            )
+            passage[positions] = embeddings.passage[rows_needed]
         nothing = np.zeros(len(rows), np.int64)
         return PassageScores(rows, offsets, passage, values, truncated_tokens, nothing, len(values))
 
 
-def places(snapshot: Snapshot, numbers: Ints) -> tuple[Ints, Longs, Longs]:
-    """Of each document its segment, the first of its vectors there, and how many it has."""
+def locate_embeddings(snapshot: Snapshot, numbers: Ints) -> tuple[Ints, Longs, Longs]:
+    """The segment of each document, its first embedding there, and how many it has."""
     segment_of, document_of = (place[numbers] for place in snapshot.places)
     first, sizes = np.zeros((2, len(numbers)), np.int64)
-    for segment, vectors in _segments(snapshot):
-        here = np.flatnonzero(segment_of == segment)
-        start, end = np.searchsorted(vectors.document, [document_of[here], document_of[here] + 1])
-        first[here], sizes[here] = start, end - start
+    for segment, embeddings in _segments(snapshot):
+        rows = np.flatnonzero(segment_of == segment)
+        start, end = np.searchsorted(
+            embeddings.document, [document_of[rows], document_of[rows] + 1]
+        )
+        first[rows], sizes[rows] = start, end - start
     return segment_of, first, sizes
 
 
-def _segments(snapshot: Snapshot) -> list[tuple[int, Vectors]]:
-    found = enumerate(snapshot.dense)
-    return [(segment, vectors) for segment, vectors in found if vectors is not None]
+def _segments(snapshot: Snapshot) -> list[tuple[int, Embeddings]]:
+    segments = enumerate(snapshot.segment_embeddings)
+    return [(segment, embeddings) for segment, embeddings in segments if embeddings is not None]
 
 
 @dataclass(frozen=True, eq=False)
-class Probed:
-    """An encoder, and what it is known by."""
+class ProbedEncoder:
+    """An encoder and its probe, by which it is recognised."""
 
     encoder: CountingEncoder
 
     @cached_property
     def rows(self) -> Rows:
-        """The vectors of texts known to all, made once and when they are asked for."""
+        """The embeddings of the probe texts, made once and when needed."""
         return probe(self.encoder)
 
 
-def probed(scorer: Scorer) -> Probed | None:
-    """The scorer as an encoder, if its score is the product of two vectors."""
+def as_probed_encoder(scorer: Scorer) -> ProbedEncoder | None:
+    """The scorer as an encoder, if its score is the product of two embeddings."""
     if scorer.scale == "cosine" and isinstance(scorer, CountingEncoder):
-        return Probed(scorer)
+        return ProbedEncoder(scorer)
     return None
 
 
 def stored_scores(
-    documents: object, spec: PassageSpec, encoder: Probed | None, skip: bool
+    documents: object, spec: PassageSpec, encoder: ProbedEncoder | None, skip: bool
 ) -> StoredScores | None:
-    """The vectors that an encoder made of all documents in these passages, if they are there."""
-    if encoder is None or not isinstance(documents, Index) or documents.snapshot.damaged:
+    """The embeddings that an encoder made of all documents in these passages, if they are there."""
+    if encoder is None or not isinstance(documents, Index) or documents.snapshot.damage:
         return None
-    snapshot, there = documents.snapshot, documents.snapshot.encoded
-    alike = all(each.facts["passages"] == spec.record() for each in there) and not spec.most
-    if not there or not alike or documents_without_vectors(snapshot):
+    snapshot, embeddings = documents.snapshot, documents.snapshot.embeddings
+    alike = (
+        all(segment.facts["passages"] == spec.record() for segment in embeddings) and not spec.most
+    )
+    if not embeddings or not alike or count_documents_without_embeddings(snapshot):
         return None
-    known = same_encoder(there[0].probe, encoder.rows)
-    return StoredScores(encoder.encoder, snapshot, skip) if known else None
+    is_same = same_encoder(embeddings[0].probe, encoder.rows)
+    return StoredScores(encoder.encoder, snapshot, skip) if is_same else None

@@ -129,7 +129,9 @@ def _fuse(
     query, doc = np.divmod(key, max(len(docs), 1))
     score = np.bincount(row, np.concatenate(values), len(key)) + floor[query]
     offsets = np.searchsorted(query, np.arange(len(queries) + 1))
-    return Run.of_distinct(queries, docs, offsets, doc.astype(np.int32), score.astype(np.float32))
+    return Run._sorted_from_distinct(
+        queries, docs, offsets, doc.astype(np.int32), score.astype(np.float32)
+    )
 
 
 def docs_of(run: Run, docs: Ids) -> NDArray[np.int32]:
@@ -150,15 +152,17 @@ def scores_in(other: Run, run: Run) -> NDArray[np.float32]:
     lowest[:-1][full] = other.score[other.offsets[1:][full] - 1]
     lowest[:-1][other.sizes() < FILLED] = np.minimum(lowest[:-1][other.sizes() < FILLED], 0.0)
     place = run.queries.ids.positions_in(other.queries.ids).astype(np.int64)
-    asked = np.repeat(place, run.sizes())
-    known = np.repeat(np.arange(len(other)), other.sizes()) * len(docs) + docs_of(other, docs)
-    order = np.argsort(known)
-    wanted = asked * len(docs) + docs_of(run, docs)
-    at = np.minimum(np.searchsorted(known, wanted, sorter=order), max(len(known) - 1, 0))
-    if not len(known):
-        return lowest[asked]
-    found = (known[order[at]] == wanted) & (asked >= 0)
-    return np.where(found, other.score[order[at]], lowest[asked])
+    query_numbers = np.repeat(place, run.sizes())
+    pair_keys = np.repeat(np.arange(len(other)), other.sizes()) * len(docs) + docs_of(other, docs)
+    order = np.argsort(pair_keys)
+    pair_keys_needed = query_numbers * len(docs) + docs_of(run, docs)
+    at = np.minimum(
+        np.searchsorted(pair_keys, pair_keys_needed, sorter=order), max(len(pair_keys) - 1, 0)
+    )
+    if not len(pair_keys):
+        return lowest[query_numbers]
+    in_other = (pair_keys[order[at]] == pair_keys_needed) & (query_numbers >= 0)
+    return np.where(in_other, other.score[order[at]], lowest[query_numbers])
 
 
 def _common(runs: Sequence[Run]) -> tuple[Queries, Ids]:

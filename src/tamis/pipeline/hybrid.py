@@ -65,8 +65,8 @@ class Hybrid(Source):
     def spec(self) -> Spec:
         """See `Source.spec`."""
         scale = self.normalisation
-        told = scale if isinstance(scale, str) else list(scale)
-        how = {"k": self.k} if self.method == "rrf" else {"normalisation": told}
+        normalisation = scale if isinstance(scale, str) else list(scale)
+        how = {"k": self.k} if self.method == "rrf" else {"normalisation": normalisation}
         weights = {} if self.weights is None else {"weights": list(self.weights)}
         column = {} if self.column is None else {"column": self.column}
         return {
@@ -146,5 +146,5 @@ def hybrid(
 
     `rrf` fuses by rank with the constant k, `sum` by scores put on one scale, with weights.
     """
-    given = None if weights is None else tuple(weights)
-    return Hybrid(sources, method, k, given, normalisation, depth)
+    source_weights = None if weights is None else tuple(weights)
+    return Hybrid(sources, method, k, source_weights, normalisation, depth)

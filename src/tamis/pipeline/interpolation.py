@@ -8,7 +8,7 @@ import numpy as np
 
 from tamis.errors import InputError
 from tamis.pipeline.fuse import scores_in
-from tamis.pipeline.score_merge import below, interpolated
+from tamis.pipeline.score_merge import interpolate_scores, place_unscored_below
 from tamis.registry import NUMBER, Opening, check_keys
 from tamis.types import Run, Spec, Stage
 from tamis.types.columns import MODEL_SCORE, PREVIOUS_SCORE
@@ -61,15 +61,23 @@ def fuse_scores(before: Run, after: Run, weight: float, column: str | None = Non
     columns = {**after.extra, "passage": passage, PREVIOUS_SCORE: previous, MODEL_SCORE: model}
     run = Run(after.queries, after.docs, after.offsets, after.doc, previous, columns)
     scored = run.extra["passage"] >= 0
-    mixed = interpolated(run, scored, run.extra[MODEL_SCORE], weight, column if weight else None)
-    score = below(run, scored, mixed)
+    mixed = interpolate_scores(
+        run, scored, run.extra[MODEL_SCORE], weight, column if weight else None
+    )
+    score = place_unscored_below(run, scored, mixed)
     return Run(run.queries, run.docs, run.offsets, run.doc, score, run.extra)
 
 
 def interpolate_spec(of: Spec, weight: float, column: str | None = None) -> Spec:
     """The spec of an `Interpolate` around the stage with the spec `of`."""
-    named = {} if column is None else {"column": column}
-    return {"stage": "interpolate", "version": SPEC_VERSION, "weight": weight, **named, "of": of}
+    column_spec = {} if column is None else {"column": column}
+    return {
+        "stage": "interpolate",
+        "version": SPEC_VERSION,
+        "weight": weight,
+        **column_spec,
+        "of": of,
+    }
 
 
 def open_stage(values: Spec, opening: Opening) -> Interpolate:

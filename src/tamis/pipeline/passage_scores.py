@@ -30,7 +30,7 @@ FETCHED = 64
 @dataclass(frozen=True, eq=False)
 class PassageScores:
     """Some rows of a run and what the passages of each scored: those of the n-th are `offsets[n]`
-    to `offsets[n + 1]` of `values`, `cut` (tokens) and `numbers`.
+    to `offsets[n + 1]` of `values`, `truncated_tokens` and `numbers`.
     """
 
     rows: NDArray[np.int64]
@@ -51,13 +51,13 @@ class PassageScores:
         document = np.repeat(np.arange(len(sizes)), sizes)
         good = np.ones(len(sizes), bool)
         good[document[~np.isfinite(self.values)]] = False
-        kept = good[document]
+        good_passages = good[document]
         return PassageScores(
             self.rows[good],
             np.concatenate([[0], np.cumsum(sizes[good])]),
-            self.numbers[kept],
-            self.values[kept],
-            self.truncated_tokens[kept],
+            self.numbers[good_passages],
+            self.values[good_passages],
+            self.truncated_tokens[good_passages],
             self.left_out[good],
             self.computed,
             self.rows[~good],
@@ -114,8 +114,8 @@ class PassageScorer:
     def _gather(
         self, chunk: _Chunk, row: int, query: int, document: Document, tokens: Tokens | None
     ) -> None:
-        found = split(document, self.spec, tokens=tokens, seed=self.seed)
-        for passage in found.passages:
+        splits = split(document, self.spec, tokens=tokens, seed=self.seed)
+        for passage in splits.passages:
             text = text_of(document, passage, self.spec.title)
             chunk.text.append(chunk.texts.setdefault(text, len(chunk.texts)))
             chunk.characters += len(text)
@@ -123,20 +123,20 @@ class PassageScorer:
         chunk.rows.append(row)
         chunk.query.append(query)
         chunk.ends.append(len(chunk.text))
-        chunk.left_out.append(found.left_out)
+        chunk.left_out.append(splits.left_out)
 
     def _score_chunk(self, run: Run, chunk: _Chunk) -> PassageScores:
         offsets = np.array(chunk.ends, np.int64)
-        asked, query = np.unique(np.array(chunk.query), return_inverse=True)
+        query_numbers, query = np.unique(np.array(chunk.query), return_inverse=True)
         texts = run.queries.texts or ()
         asks = np.repeat(query, np.diff(offsets)) * len(chunk.texts) + np.array(
             chunk.text, np.int64
         )
         distinct, pair = np.unique(asks, return_inverse=True)
         index = np.stack(np.divmod(distinct, max(len(chunk.texts), 1)), 1).astype(np.int32)
-        pairs = Pairs([texts[n] for n in asked.tolist()], list(chunk.texts), index)
+        pairs = Pairs([texts[n] for n in query_numbers.tolist()], list(chunk.texts), index)
         scores, computed = self._scores(pairs)
-        found = PassageScores(
+        passage_scores = PassageScores(
             np.array(chunk.rows, np.int64),
             offsets,
             np.array(chunk.numbers, np.int32),
@@ -145,48 +145,51 @@ class PassageScorer:
             np.array(chunk.left_out, np.int64),
             computed,
         )
-        return found.without_refused() if self.skip else checked(found, run)
+        return passage_scores.without_refused() if self.skip else check_scores(passage_scores, run)
 
     def _scores(self, pairs: Pairs) -> tuple[Scores, int]:
         """The scores of pairs, from the cache where it has them, and how many it had not."""
         if self.cache is None:
-            scores, new = _scored(self.scorer, pairs), np.arange(len(pairs))
+            scores, new = _score_pairs(self.scorer, pairs), np.arange(len(pairs))
         else:
             keys = self.cache.keys(pairs)
-            scores, known = self.cache.find(keys)
-            new = np.flatnonzero(~known)
+            scores, is_cached = self.cache.find(keys)
+            new = np.flatnonzero(~is_cached)
             if len(new):
-                found = _scored(self.scorer, Pairs(pairs.queries, pairs.texts, pairs.index[new]))
-                good = np.isfinite(found.values)
+                new_scores = _score_pairs(
+                    self.scorer, Pairs(pairs.queries, pairs.texts, pairs.index[new])
+                )
+                good = np.isfinite(new_scores.values)
                 self.cache.add(
-                    keys[new[good]], Scores(found.values[good], found.truncated_tokens[good])
+                    keys[new[good]],
+                    Scores(new_scores.values[good], new_scores.truncated_tokens[good]),
                 )
                 scores.values[new], scores.truncated_tokens[new] = (
-                    found.values,
-                    found.truncated_tokens,
+                    new_scores.values,
+                    new_scores.truncated_tokens,
                 )
         return scores, len(new)
 
 
-def _scored(scorer: Scorer, pairs: Pairs) -> Scores:
-    """What a scorer says of pairs: a score each."""
+def _score_pairs(scorer: Scorer, pairs: Pairs) -> Scores:
+    """What a scorer says of pairs: one score per pair."""
     scores = scorer.score(pairs)
     if len(scores.values) != len(pairs):
         raise InputError(f"{len(pairs)} pairs but {len(scores.values)} scores of the scorer")
     return scores
 
 
-def checked(found: PassageScores, run: Run) -> PassageScores:
+def check_scores(scores: PassageScores, run: Run) -> PassageScores:
     """The same; a score that is no number is refused, and it is said whose it is."""
-    bad = np.flatnonzero(~np.isfinite(found.values))
+    bad = np.flatnonzero(~np.isfinite(scores.values))
     if not len(bad):
-        return found
+        return scores
     place = int(bad[0])
-    row = int(found.rows[np.searchsorted(found.offsets, place, side="right") - 1])
+    row = int(scores.rows[np.searchsorted(scores.offsets, place, side="right") - 1])
     query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
     raise InputError(
-        f"the score of passage {found.numbers[place]} of document {run.docs[int(run.doc[row])]!r} "
-        f"for query {query!r} is {found.values[place]}",
+        f"the score of passage {scores.numbers[place]} of document {run.docs[int(run.doc[row])]!r} "
+        f"for query {query!r} is {scores.values[place]}",
         hint="the model is broken, or this text breaks it: score it alone to see; "
         "--on-error skip (missing='skip') leaves it below",
     )
@@ -200,7 +203,7 @@ def token_spans(scorer: Scorer) -> Tokens | None:
 
     def spans(text: str) -> list[Span]:
         clean = text.encode("utf-8", "replace").decode("utf-8")
-        found: list[Span] = backend.encode(clean, add_special_tokens=False).offsets
-        return found
+        offsets: list[Span] = backend.encode(clean, add_special_tokens=False).offsets
+        return offsets
 
     return spans

@@ -33,10 +33,15 @@ from tamis.pipeline.bert3s import ThreeSentences, parse_three_sentences
 from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
 from tamis.pipeline.documents import documents_spec
-from tamis.pipeline.embedding_scores import Probed, StoredScores, probed, stored_scores
+from tamis.pipeline.embedding_scores import (
+    ProbedEncoder,
+    StoredScores,
+    as_probed_encoder,
+    stored_scores,
+)
 from tamis.pipeline.passage_scores import PassageScorer, PassageScores
-from tamis.pipeline.rerank_report import Found, Reranked
-from tamis.pipeline.score_merge import below, interpolated
+from tamis.pipeline.rerank_report import Reranked, ScoreBuffer
+from tamis.pipeline.score_merge import interpolate_scores, place_unscored_below
 from tamis.registry import NUMBER, Opening, Types, check_choice, check_keys, spec_of
 from tamis.text.passages import PassageSpec, parse_spec
 from tamis.types import Run, Scorer, Spec, Stage
@@ -114,91 +119,98 @@ class Rerank(Stage):
                 f"the run has no column {self.fuse_with_column!r}",
                 hint=f"it has {', '.join(run.extra) or 'none'}; name one of these, or none",
             )
-        found, seconds = self._score(run)
-        scored = found.passage >= 0
-        score = found.score
+        buffer, seconds = self._score(run)
+        scored = buffer.passage >= 0
+        score = buffer.score
         if self.interpolate is not None:
-            score = interpolated(run, scored, score, self.interpolate, self.fuse_with_column)
+            score = interpolate_scores(run, scored, score, self.interpolate, self.fuse_with_column)
         columns = {
             **run.extra,
-            **({} if self.interpolate is None else {MODEL_SCORE: found.score}),
+            **({} if self.interpolate is None else {MODEL_SCORE: buffer.score}),
             PREVIOUS_SCORE: run.score,
-            "passage": found.passage,
-            "truncated_tokens": found.truncated_tokens,
+            "passage": buffer.passage,
+            "truncated_tokens": buffer.truncated_tokens,
             "row": np.arange(len(run.doc)),
         }
         placed = Run(
-            run.queries, run.docs, run.offsets, run.doc, below(run, scored, score), columns
+            run.queries,
+            run.docs,
+            run.offsets,
+            run.doc,
+            place_unscored_below(run, scored, score),
+            columns,
         )
         extra = dict(placed.extra)
         row = extra.pop("row")
-        after = Run.trusted(
+        after = Run._unchecked(
             placed.queries, placed.docs, placed.offsets, placed.doc, placed.score, extra
         )
-        return Reranked(after, run, row, found, self, seconds)
+        return Reranked(after, run, row, buffer, self, seconds)
 
-    def _score(self, run: Run) -> tuple[Found, NDArray[np.float64] | None]:
-        """Score the rows that are to be re-ranked; with a latency also the seconds a query took."""
-        found = Found.of(len(run.doc))
+    def _score(self, run: Run) -> tuple[ScoreBuffer, NDArray[np.float64] | None]:
+        """Score the rows that are to be re-ranked; with a latency also the seconds per query."""
+        buffer = ScoreBuffer.of(len(run.doc))
         if self.latency is not None:
-            with self._opened(run, found) as (scorer, rows):
-                return found, self._score_within(self.latency, run, rows, scorer, found)
-        for part in self.passage_scores(run, found):
-            self._aggregate(run, part, found)
-        return found, None
+            with self._open_scorer(run, buffer) as (scorer, rows):
+                return buffer, self._score_within(self.latency, run, rows, scorer, buffer)
+        for chunk in self.passage_scores(run, buffer):
+            self._aggregate(run, chunk, buffer)
+        return buffer, None
 
-    def passage_scores(self, run: Run, found: Found | None = None) -> Iterator[PassageScores]:
+    def passage_scores(
+        self, run: Run, buffer: ScoreBuffer | None = None
+    ) -> Iterator[PassageScores]:
         """What the passages of the documents that are to be re-ranked score, chunk by chunk.
 
-        `found` is told of each chunk.
+        `buffer` receives the counts of each chunk.
         """
-        found = found or Found.of(len(run.doc))
+        buffer = buffer or ScoreBuffer.of(len(run.doc))
         with (
-            self._opened(run, found) as (scorer, rows),
+            self._open_scorer(run, buffer) as (scorer, rows),
             Progress("re-ranking", unit="pairs") as progress,
         ):
-            for part in scorer.score(run, rows):
-                found.enter(part)
-                left = len(rows) - found.rows
-                progress.total = found.computed + round(left * found.pairs / found.rows)
-                progress.advance(part.computed)
-                yield part
+            for chunk in scorer.score(run, rows):
+                buffer.enter(chunk)
+                rows_to_do = len(rows) - buffer.rows
+                progress.total = buffer.computed + round(rows_to_do * buffer.pairs / buffer.rows)
+                progress.advance(chunk.computed)
+                yield chunk
 
     @contextmanager
-    def _opened(
-        self, run: Run, found: Found
+    def _open_scorer(
+        self, run: Run, buffer: ScoreBuffer
     ) -> Iterator[tuple[PassageScorer | StoredScores, Rows]]:
         """What scores passages, and the rows that are to be scored."""
         rows = np.flatnonzero(run.ranks() <= self.depth)
-        wanted = run.docs.select(np.unique(run.doc[rows]))
-        with library(self.documents, wanted) as opened:
-            rows = self._to_score(run, rows, opened, found)
+        doc_ids = run.docs.select(np.unique(run.doc[rows]))
+        with library(self.documents, doc_ids) as lookup:
+            rows = self._to_score(run, rows, lookup, buffer)
             skip = self.missing == "skip"
             stored = stored_scores(self.documents, self.passages, self._encoder, skip)
-            fresh = PassageScorer(self.scorer, self.passages, opened, self.cache, self.seed, skip)
+            fresh = PassageScorer(self.scorer, self.passages, lookup, self.cache, self.seed, skip)
             yield stored or fresh, rows
 
     @cached_property
-    def _encoder(self) -> Probed | None:
-        return probed(self.scorer)
+    def _encoder(self) -> ProbedEncoder | None:
+        return as_probed_encoder(self.scorer)
 
-    def _to_score(self, run: Run, rows: Rows, opened: DocumentLookup, found: Found) -> Rows:
+    def _to_score(self, run: Run, rows: Rows, lookup: DocumentLookup, buffer: ScoreBuffer) -> Rows:
         """Those of the rows whose query has a text and whose document is there."""
         if run.queries.texts is None:
             raise InputError(
                 "the queries of the run have no texts", hint="add them: run.with_queries(queries)"
             )
-        asked = np.array([bool(text.strip()) for text in run.queries.texts], bool)
-        found.empty_queries = int((~asked & (run.sizes() > 0)).sum())
-        rows = rows[np.repeat(asked, run.sizes())[rows]]
+        has_text = np.array([bool(text.strip()) for text in run.queries.texts], bool)
+        buffer.empty_queries = int((~has_text & (run.sizes() > 0)).sum())
+        rows = rows[np.repeat(has_text, run.sizes())[rows]]
         documents = np.unique(run.doc[rows])
-        there = np.zeros(len(run.docs), bool)
-        there[documents] = opened.has(run.docs.select(documents))
-        absent = rows[~there[run.doc[rows]]]
+        exists = np.zeros(len(run.docs), bool)
+        exists[documents] = lookup.has(run.docs.select(documents))
+        absent = rows[~exists[run.doc[rows]]]
         if len(absent) and self.missing == "raise":
-            raise _not_there(run, absent)
-        found.absent = len(absent)
-        return rows[there[run.doc[rows]]]
+            raise _missing_document(run, absent)
+        buffer.absent = len(absent)
+        return rows[exists[run.doc[rows]]]
 
     def _score_within(
         self,
@@ -206,7 +218,7 @@ class Rerank(Stage):
         run: Run,
         rows: Rows,
         scorer: PassageScorer | StoredScores,
-        found: Found,
+        buffer: ScoreBuffer,
     ) -> NDArray[np.float64]:
         """Score each query's first documents for as long as it may take; how long each took."""
         took = np.zeros(len(run))
@@ -216,32 +228,32 @@ class Rerank(Stage):
             pass  # what is only done once is done before the clock starts
         with Progress("re-ranking", len(run), "queries") as progress:
             for query in range(len(run)):
-                left, start = rows[bounds[query] : bounds[query + 1]], perf_counter()
-                done = 0
-                while count := affordable(seconds - took[query], pace, done, len(left)):
-                    for part in scorer.score(run, left[done : done + count]):
-                        found.enter(part)
-                        self._aggregate(run, part, found)
-                    done += count
+                query_rows, start = rows[bounds[query] : bounds[query + 1]], perf_counter()
+                num_scored = 0
+                while count := affordable(seconds - took[query], pace, num_scored, len(query_rows)):
+                    for chunk in scorer.score(run, query_rows[num_scored : num_scored + count]):
+                        buffer.enter(chunk)
+                        self._aggregate(run, chunk, buffer)
+                    num_scored += count
                     took[query] = perf_counter() - start
-                    pace = done / took[query]
+                    pace = num_scored / took[query]
                 progress.advance()
         return took
 
-    def _aggregate(self, run: Run, part: PassageScores, found: Found) -> None:
+    def _aggregate(self, run: Run, chunk: PassageScores, buffer: ScoreBuffer) -> None:
         """Note the score and the winning passage of some rows."""
-        best = self._aggregated(part, run.score[part.rows])
-        found.score[part.rows], found.passage[part.rows] = best.scores, best.passages
+        best = self._aggregate_passages(chunk, run.score[chunk.rows])
+        buffer.score[chunk.rows], buffer.passage[chunk.rows] = best.scores, best.passages
 
-    def _aggregated(self, part: PassageScores, first: NDArray[np.float32]) -> Aggregated:
+    def _aggregate_passages(self, chunk: PassageScores, first: NDArray[np.float32]) -> Aggregated:
         if isinstance(self.aggregate, ThreeSentences):
-            return self.aggregate.aggregate(part, first, self.scorer.scale)
+            return self.aggregate.aggregate(chunk, first, self.scorer.scale)
         return aggregate(
-            part.offsets,
-            part.values,
+            chunk.offsets,
+            chunk.values,
             self.aggregate,
             scale=self.scorer.scale,
-            numbers=part.numbers,
+            numbers=chunk.numbers,
         )
 
 
@@ -262,11 +274,11 @@ def rerank(
 ) -> Rerank:
     """A stage that re-ranks the first `depth` documents of every query.
 
-    Documents are split into `passages` (`whole` unless told, single sentences for `bert-3s`),
+    Documents are split into `passages` (default: `whole`; single sentences for `bert-3s`),
     each is scored, and `aggregate` makes one score of them. With `interpolate` w, the score is
     w times the re-ranker's and 1 - w times the first stage's, both put on 0 to 1 over the
-    re-ranked documents of the query; `beside` names a column of the run that has the latter, where
-    the score of the run is another. Scores are kept in `cache`. With `latency`, in seconds,
+    re-ranked documents of the query; `fuse_with_column` names the column of the run that has the
+    latter (default: the score of the run). Scores are kept in `cache`. With `latency`, in seconds,
     each query is re-ranked as deep as that allows. A document of the run that is `missing`, or
     whose score is no number, is an error, or is left below. `model` is what the spec calls the
     scorer; `seed` draws passages where the spec samples them.
@@ -288,8 +300,8 @@ def rerank(
     [('b', -5.0), ('a', -11.0), ('c', -12.0)]
     """
     how = _combination(aggregate) if isinstance(aggregate, str) else aggregate
-    usual = "sentences:1:1" if isinstance(how, ThreeSentences) else "whole"
-    spec = passages or usual
+    default = "sentences:1:1" if isinstance(how, ThreeSentences) else "whole"
+    spec = passages or default
     return Rerank(
         scorer,
         documents,
@@ -375,20 +387,20 @@ def open_stage(values: Spec, opening: Opening) -> Rerank:
     )
 
 
-def affordable(seconds: float, pace: float, done: int, left: int) -> int:
-    """How many more documents can be scored in the time left, at so many a second.
+def affordable(seconds: float, pace: float, scored: int, total: int) -> int:
+    """How many more documents can be scored in the time left, at a pace of documents per second.
 
     Half of what seems possible at first, then most of the rest; the first is scored in any case.
 
     >>> affordable(0.2, 100.0, 0, 50), affordable(0.1, 100.0, 10, 50), affordable(0.001, 100, 9, 50)
     (10, 8, 0)
     """
-    if not done:
-        return min(left, max(1, int(seconds * pace * 0.5)))
-    return max(0, min(left - done, int(seconds * pace * 0.8)))
+    if not scored:
+        return min(total, max(1, int(seconds * pace * 0.5)))
+    return max(0, min(total - scored, int(seconds * pace * 0.8)))
 
 
-def _not_there(run: Run, rows: Rows) -> InputError:
+def _missing_document(run: Run, rows: Rows) -> InputError:
     row = int(rows[0])
     query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
     more = f" (nor are {len(rows) - 1:,} others)" if len(rows) > 1 else ""

@@ -11,7 +11,7 @@ from tamis.types import Run
 Scores = NDArray[np.float32]
 
 
-def below(run: Run, scored: NDArray[np.bool_], score: Scores) -> Scores:
+def place_unscored_below(run: Run, scored: NDArray[np.bool_], score: Scores) -> Scores:
     """The scores of all rows: new where there are new ones, else below the lowest of the query.
 
     Rows without a new score get the lowest less 1, 2, 3 and so on, in their order (by larger
@@ -19,7 +19,7 @@ def below(run: Run, scored: NDArray[np.bool_], score: Scores) -> Scores:
 
     >>> run = Run.from_dict({"q": {"a": 9.0, "b": 8.0, "c": 7.0, "d": 6.0}})
     >>> new = np.array([True, False, True, False])
-    >>> below(run, new, np.float32([0.5, 0, 0.75, 0])).tolist()
+    >>> place_unscored_below(run, new, np.float32([0.5, 0, 0.75, 0])).tolist()
     [0.5, -0.5, 0.75, -1.5]
     """
     query = np.repeat(np.arange(len(run)), run.sizes())
@@ -33,7 +33,7 @@ def below(run: Run, scored: NDArray[np.bool_], score: Scores) -> Scores:
     return np.where(scored, score, np.where(np.isinf(lowest)[query], run.score, under))
 
 
-def interpolated(
+def interpolate_scores(
     run: Run,
     scored: NDArray[np.bool_],
     score: Scores,
@@ -42,14 +42,14 @@ def interpolated(
 ) -> Scores:
     """`weight` times the new score and the rest the old one, for rows that have a new one.
 
-    Both are put on 0 to 1 within each query, over its rows with new scores. `beside` names the
-    column that has the old score, where that is not the score of the run.
+    Both are put on 0 to 1 within each query, over its rows with new scores. `fuse_with_column`
+    names the column that has the old score, where that is not the score of the run.
     """
     before = run.score if fuse_with_column is None else run.extra[fuse_with_column]
     counted = np.concatenate([[0], np.cumsum(scored)])
     offsets, doc = counted[run.offsets], run.doc[scored]
-    old = Run.of_distinct(run.queries, run.docs, offsets, doc, before[scored])
-    new = Run.of_distinct(run.queries, run.docs, offsets, doc, score[scored])
+    old = Run._sorted_from_distinct(run.queries, run.docs, offsets, doc, before[scored])
+    new = Run._sorted_from_distinct(run.queries, run.docs, offsets, doc, score[scored])
     both = weighted_sum([old, new], [1 - weight, weight], "minmax")
     query = np.repeat(np.arange(len(run)), np.diff(offsets))
     mixed = np.empty(len(doc), np.float32)

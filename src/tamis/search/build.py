@@ -72,25 +72,25 @@ class Counter:
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._bulk = analyzer.bulk()
-        self.documents = self.with_terms = self.total = self.postings = self.pairs = 0
+        self.num_documents = self.with_terms = self.total = self.postings = self.pairs = 0
         self._seen = np.zeros(1 << 12, np.int64)
         self._direct = np.full((COMMON, 256), -1, np.int32)
         self._frequencies, self._lengths = np.zeros((2, PAIRS), np.int32)
-        self._parts: list[tuple[Ints, Codes, Ints]] = []
+        self._batches: list[tuple[Ints, Codes, Ints]] = []
 
     def add(self, batch: Batch) -> None:
         """Count the terms of some documents."""
-        found = self._bulk.add(*batch)
+        words = self._bulk.add(*batch)
         self._make_room(len(self._bulk.terms))
-        terms, codes = np.empty(len(found.words), np.int32), np.empty(len(found.words), np.uint16)
-        sizes = np.empty(len(found.offsets) - 1, np.int32)
+        terms, codes = np.empty(len(words.words), np.int32), np.empty(len(words.words), np.uint16)
+        sizes = np.empty(len(words.offsets) - 1, np.int32)
         pair_table = (self._direct, self._frequencies, self._lengths, self.pairs)
         count, total, self.pairs = count_terms(
-            found.words, found.offsets, self._bulk.term_of, self.documents,
+            words.words, words.offsets, self._bulk.term_of, self.num_documents,
             self._seen, *pair_table, terms, codes, sizes,
         )  # fmt: skip
-        self._parts.append((terms[:count].copy(), codes[:count].copy(), sizes))
-        self.documents += len(sizes)
+        self._batches.append((terms[:count].copy(), codes[:count].copy(), sizes))
+        self.num_documents += len(sizes)
         self.with_terms += int((sizes > 0).sum())
         self.total += total
         self.postings += count
@@ -105,14 +105,14 @@ class Counter:
         terms, number_of = Ids.numbering(self._bulk.terms)
         files.write("terms", terms.data)
         files.write("terms-offsets", terms.offsets)
-        for part, _, _ in self._parts:
-            renumber(part, number_of)
+        for batch_terms, _, _ in self._batches:
+            renumber(batch_terms, number_of)
         starts = self._write_terms(files, len(terms))
         self._write_postings(files, starts)
-        sizes = joined((sizes for _, _, sizes in self._parts), "<i4")
+        sizes = joined((sizes for _, _, sizes in self._batches), "<i4")
         files.write("vector-offsets", np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
-        files.write("vector-term", np.empty(0, np.int32), *(part[0] for part in self._parts))
-        files.write("vector-code", np.empty(0, np.uint16), *(part[1] for part in self._parts))
+        files.write("vector-term", np.empty(0, np.int32), *(batch[0] for batch in self._batches))
+        files.write("vector-code", np.empty(0, np.uint16), *(batch[1] for batch in self._batches))
         files.write("pair-frequency", self._frequencies[: self.pairs])
         files.write("pair-length", self._lengths[: self.pairs])
 
@@ -120,9 +120,9 @@ class Counter:
         while terms > len(self._seen):
             self._seen = np.concatenate([self._seen, np.zeros(len(self._seen), np.int64)])
 
-    def _numbered_parts(self) -> Iterator[tuple[Ints, Codes, Ints, int]]:
+    def _numbered_batches(self) -> Iterator[tuple[Ints, Codes, Ints, int]]:
         document = 0
-        for terms, codes, sizes in self._parts:
+        for terms, codes, sizes in self._batches:
             yield terms, codes, sizes, document
             document += len(sizes)
 
@@ -131,8 +131,10 @@ class Counter:
         documents_of = np.zeros(terms, np.int32)
         occurrences, chunks = np.zeros((2, terms), np.int64)
         last_window = np.full(terms, -1, np.int32)
-        for part in self._numbered_parts():
-            count_postings(*part, self._frequencies, documents_of, occurrences, chunks, last_window)
+        for batch in self._numbered_batches():
+            count_postings(
+                *batch, self._frequencies, documents_of, occurrences, chunks, last_window
+            )
         files.write("documents-of", documents_of)
         files.write("occurrences", occurrences)
         return tuple(
@@ -147,9 +149,9 @@ class Counter:
         chunk_start = np.full(chunk_starts[-1] + 1, self.postings, np.int64)
         cursor, chunk_cursor = posting_starts[:-1].copy(), chunk_starts[:-1].copy()
         last_window = np.full(len(cursor), -1, np.int32)
-        for part in self._numbered_parts():
+        for batch in self._numbered_batches():
             place_postings(
-                *part, cursor, chunk_cursor, last_window, postings, chunk_window, chunk_start
+                *batch, cursor, chunk_cursor, last_window, postings, chunk_window, chunk_start
             )
         files.write("postings", postings)
         files.write("term-chunks", chunk_starts)
@@ -186,7 +188,7 @@ class Feed:
 
     def _hand_over(self, batch: list[Document]) -> None:
         self.check()
-        self._queue.put(encoded([searched_text(document) for document in batch]))
+        self._queue.put(encode_texts([searched_text(document) for document in batch]))
 
     def count(self, files: ArraysWriter) -> None:
         """Count what is handed over until the end, then write the postings: the other thread."""
@@ -213,19 +215,19 @@ class Feed:
             raise self._fault
 
 
-def encoded(texts: list[str]) -> Batch:
+def encode_texts(texts: list[str]) -> Batch:
     """Texts as UTF-8, one after another, and where each begins.
 
-    >>> [part.tolist() for part in encoded(["a", "bc"])]
+    >>> [array.tolist() for array in encode_texts(["a", "bc"])]
     [[97, 98, 99], [0, 1, 3]]
     """
-    whole, offsets = "".join(texts), np.zeros(len(texts) + 1, np.int64)
-    if whole.isascii():
+    joined_text, offsets = "".join(texts), np.zeros(len(texts) + 1, np.int64)
+    if joined_text.isascii():
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
-        return np.frombuffer(whole.encode(), np.uint8), offsets
-    parts = [text.encode(errors="replace") for text in texts]
-    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
-    return np.frombuffer(b"".join(parts), np.uint8), offsets
+        return np.frombuffer(joined_text.encode(), np.uint8), offsets
+    encoded_texts = [text.encode(errors="replace") for text in texts]
+    np.cumsum(np.fromiter(map(len, encoded_texts), np.int64, len(encoded_texts)), out=offsets[1:])
+    return np.frombuffer(b"".join(encoded_texts), np.uint8), offsets
 
 
 def write_segment(
@@ -251,7 +253,7 @@ def write_segment(
     number[store._rows_of(np.arange(len(store)))] = np.arange(len(store), dtype=np.int32)
     files.write("number", number)
     files.finish(
-        documents=counter.documents, with_terms=counter.with_terms, total_terms=counter.total
+        documents=counter.num_documents, with_terms=counter.with_terms, total_terms=counter.total
     )
 
 
@@ -268,11 +270,11 @@ def short_turns() -> Iterator[None]:
 
 def take_first(documents: Iterable[Document]) -> tuple[Document | None, Iterator[Document]]:
     """The first document, and all of them."""
-    rest = iter(documents)
-    first = next(rest, None)
-    return first, iter(()) if first is None else _chain(first, rest)
+    remaining = iter(documents)
+    first = next(remaining, None)
+    return first, iter(()) if first is None else _chain(first, remaining)
 
 
-def _chain(first: Document, rest: Iterator[Document]) -> Iterator[Document]:
+def _chain(first: Document, remaining: Iterator[Document]) -> Iterator[Document]:
     yield first
-    yield from rest
+    yield from remaining

@@ -20,13 +20,13 @@ from tamis.errors import DamagedError, InputError
 
 KIND, LAYOUT = "index", 1
 NAME = "commit.json"
-WORK = "encoding-"
-"""Before the name of a segment: the folder in which its vectors grow, kept if that is stopped."""
+ENCODING_PREFIX = "encoding-"
+"""Prefix of the folder in which the embeddings of a segment grow, kept if that is stopped."""
 
 
 @dataclass(frozen=True)
 class SegmentEntry:
-    """A segment's folder, those of its deletions and its vectors if any, and their digests."""
+    """A segment's folder, those of its deletions and its embeddings if any, and their digests."""
 
     folder: str
     digest: str
@@ -51,8 +51,8 @@ class Commit:
 def write_commit(folder: Path, commit: Commit) -> None:
     """Make this the state of the index."""
     text = json.dumps(asdict(commit), indent=1)
-    with durable.new_file(folder / NAME, force=True) as part:
-        part.write_text(f"{text}\n{xxhash.xxh3_64_hexdigest(text.encode())}\n", "utf-8")
+    with durable.new_file(folder / NAME, force=True) as file:
+        file.write_text(f"{text}\n{xxhash.xxh3_64_hexdigest(text.encode())}\n", "utf-8")
 
 
 def read_commit(folder: Path) -> Commit:
@@ -65,14 +65,14 @@ def read_commit(folder: Path) -> Commit:
     text, _, digest = raw.removesuffix(b"\n").rpartition(b"\n")
     if not raw.endswith(b"\n") or digest != xxhash.xxh3_64_hexdigest(text).encode():
         raise DamagedError(f"{path} is not what was written", hint="build the index again")
-    found = json.loads(text)
-    if not (folder / manifest.NAME).is_file() or note_digest(folder) != found["note"]:
+    commit = json.loads(text)
+    if not (folder / manifest.NAME).is_file() or note_digest(folder) != commit["note"]:
         raise DamagedError(
             f"{folder / manifest.NAME} is not what was written", hint="build the index again"
         )
     manifest.expect(folder, KIND, LAYOUT)
-    entries = tuple(SegmentEntry(**entry) for entry in found["segments"])
-    return Commit(entries, found["next"], found["note"], found["tuned"])
+    entries = tuple(SegmentEntry(**entry) for entry in commit["segments"])
+    return Commit(entries, commit["next"], commit["note"], commit["tuned"])
 
 
 def commit_bytes(folder: Path) -> bytes | None:
@@ -98,13 +98,15 @@ def expect_index(folder: Path) -> None:
 
 def remove_unnamed(folder: Path, commit: Commit) -> None:
     """Remove the folders that this commit does not name; readers keep what they have mapped."""
-    named = {f"{prefix}{entry.folder}" for entry in commit.segments for prefix in ("", WORK)}
+    in_use = {
+        f"{prefix}{entry.folder}" for entry in commit.segments for prefix in ("", ENCODING_PREFIX)
+    }
     for entry in commit.segments:
-        named |= {name for name in (entry.deleted, entry.vectors) if name is not None}
-    ours = ("segment-*", "deleted-*", "vectors-*", f"{WORK}*", ".*.part", ".*.lock")
-    for found in [path for pattern in ours for path in folder.glob(pattern)]:
-        if found.name not in named:
-            if found.is_dir():
-                shutil.rmtree(found, ignore_errors=True)
+        in_use |= {name for name in (entry.deleted, entry.vectors) if name is not None}
+    ours = ("segment-*", "deleted-*", "vectors-*", f"{ENCODING_PREFIX}*", ".*.part", ".*.lock")
+    for path in [path for pattern in ours for path in folder.glob(pattern)]:
+        if path.name not in in_use:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
             else:
-                found.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)

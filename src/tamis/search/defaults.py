@@ -20,20 +20,20 @@ def default_source(
     index: Index,
     ranking: Literal["bm25", "ql"] | None = None,
     rm3: bool | None = None,
-    given: Mapping[str, float] | None = None,
+    parameters: Mapping[str, float] | None = None,
     threads: int | None = None,
 ) -> IndexSource:
-    """The index as a source; `given` are parameters by name, which beat what was tuned.
+    """The index as a source; `parameters` by name override what was tuned.
 
-    Without a ranking, that is the one tuned last, else BM25. Without a word on RM3, it is used
-    where it was tuned on top of that ranking.
+    The default ranking is the one tuned last, else BM25. RM3 is used by default where it was tuned
+    on top of that ranking.
     """
-    given = given or {}
+    parameters = parameters or {}
     tuned = index.tuned
-    name = ranking or _named_by(given) or tuned.get("ranking") or "bm25"
-    feedback = _feedback_wanted(rm3, given, tuned, name)
+    name = ranking or _ranking_of(parameters) or tuned.get("ranking") or "bm25"
+    feedback = _uses_feedback(rm3, parameters, tuned, name)
     allowed = {*PARAMETERS[name], *(PARAMETERS["rm3"] if feedback else ())}
-    for parameter in given:
+    for parameter in parameters:
         if parameter not in allowed:
             raise InputError(
                 f"{parameter} is no parameter of {name}{' and rm3' if feedback else ''}",
@@ -41,33 +41,35 @@ def default_source(
             )
     return IndexSource(
         index,
-        _ranking(name, _merged(name, tuned, given)),
-        RM3(**_merged("rm3", tuned, given)) if feedback else None,
+        _ranking(name, _merge_parameters(name, tuned, parameters)),
+        RM3(**_merge_parameters("rm3", tuned, parameters)) if feedback else None,
         threads,
     )
 
 
-def _named_by(given: Mapping[str, float]) -> str | None:
-    """The ranking that a parameter belongs to, if one is given."""
+def _ranking_of(parameters: Mapping[str, float]) -> str | None:
+    """The ranking that a parameter belongs to, if there is one."""
     for name in ("bm25", "ql"):
-        if any(parameter in given for parameter in PARAMETERS[name]):
+        if any(parameter in parameters for parameter in PARAMETERS[name]):
             return name
     return None
 
 
-def _feedback_wanted(
-    rm3: bool | None, given: Mapping[str, float], tuned: Mapping[str, Any], name: str
+def _uses_feedback(
+    rm3: bool | None, parameters: Mapping[str, float], tuned: Mapping[str, Any], name: str
 ) -> bool:
     if rm3 is not None:
         return rm3
-    if any(parameter in given for parameter in PARAMETERS["rm3"]):
+    if any(parameter in parameters for parameter in PARAMETERS["rm3"]):
         return True
     return bool("rm3" in tuned and tuned["rm3"].get("on") == name)
 
 
-def _merged(name: str, tuned: Mapping[str, Any], given: Mapping[str, float]) -> dict[str, Any]:
+def _merge_parameters(
+    name: str, tuned: Mapping[str, Any], overrides: Mapping[str, float]
+) -> dict[str, Any]:
     parameters = dict(tuned.get(name, {}).get("parameters", {}))
-    parameters |= {key: given[key] for key in PARAMETERS[name] if key in given}
+    parameters |= {key: overrides[key] for key in PARAMETERS[name] if key in overrides}
     if name == "rm3":
         parameters |= {
             key: int(parameters[key]) for key in ("terms", "documents") if key in parameters

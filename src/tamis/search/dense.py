@@ -1,6 +1,6 @@
-"""Exact search over the vectors of an index: the dense source.
+"""Exact search over the embeddings of an index: the dense source.
 
-A score is the product of two vectors as the encoder gave them (a cosine where they have length
+A score is the product of two embeddings as the encoder gave them (a cosine where they have length
 one), worked out in double precision. Bytes are scanned, floats decide (see `dense_kernels`), so a
 ranking depends neither on how many queries are searched at once nor on how many threads there are.
 """
@@ -16,8 +16,14 @@ from numpy.typing import NDArray
 from tamis.cores import usable_cores
 from tamis.errors import InputError, command
 from tamis.registry import Opening, check_keys, spec_of
-from tamis.search.dense_search import Hits, search_vectors
-from tamis.search.embeddings import Rows, VectorModel, encode_with_truncation, probe, same_encoder
+from tamis.search.dense_search import Hits, search_embeddings
+from tamis.search.embeddings import (
+    EmbeddingModel,
+    Rows,
+    encode_with_truncation,
+    probe,
+    same_encoder,
+)
 from tamis.search.index_spec import index_spec, open_encoder, open_index
 from tamis.search.snapshot import Snapshot
 from tamis.types import Encoder, Queries, Run, Source, Spec
@@ -26,17 +32,16 @@ from tamis.types.pipeline import SPEC_VERSION
 if TYPE_CHECKING:
     from tamis.search.index import Index
 
-ENCODED = 4096
-"""So many queries are encoded at a time."""
+QUERIES_PER_BATCH = 4096
 
 
 @dataclass(frozen=True)
 class DenseSource(Source):
-    """Finds documents by the product of their vectors with the query's.
+    """Finds documents by the product of their embeddings with the query's.
 
     Where documents were encoded in passages, the best passage counts, and its number is in the
-    run's column `passage`. Where tokens were cut, the columns `cut` and `query_cut` count those
-    of the document (or passage) and of the query.
+    run's column `passage`. Where tokens were truncated, the columns `truncated_tokens` and
+    `truncated_query_tokens` count those of the document (or passage) and of the query.
     """
 
     index: Index
@@ -53,31 +58,35 @@ class DenseSource(Source):
             raise InputError(f"cannot keep the top {top}", hint="keep at least one")
         check_complete(self.index)
         snapshot, threads = self.index.snapshot, self.threads or usable_cores()
-        asked = np.flatnonzero([bool(text.strip()) for text in queries.texts])
-        parts = [asked[start : start + ENCODED] for start in range(0, len(asked), ENCODED)]
-        hits = Hits.joined(
+        query_numbers = np.flatnonzero([bool(text.strip()) for text in queries.texts])
+        batches = [
+            query_numbers[start : start + QUERIES_PER_BATCH]
+            for start in range(0, len(query_numbers), QUERIES_PER_BATCH)
+        ]
+        hits = Hits.concatenate(
             [
-                search_vectors(snapshot, *self._encoded(queries, part), top, threads)
-                for part in parts
+                search_embeddings(snapshot, *self._encoded(queries, batch), top, threads)
+                for batch in batches
             ]
         )
         counts = np.zeros(len(queries) + 1, np.int64)
-        counts[1 + asked] = hits.counts
-        extra = _columns(hits, any(vectors.by_passage for vectors in snapshot.encoded))
-        return Run.trusted(queries, snapshot.ids, np.cumsum(counts), hits.doc, hits.score, extra)
+        counts[1 + query_numbers] = hits.counts
+        extra = _columns(hits, any(embeddings.by_passage for embeddings in snapshot.embeddings))
+        return Run._unchecked(queries, snapshot.ids, np.cumsum(counts), hits.doc, hits.score, extra)
 
     def _encoded(
-        self, queries: Queries, asked: NDArray[np.int64]
+        self, queries: Queries, query_numbers: NDArray[np.int64]
     ) -> tuple[Rows, NDArray[np.int32]]:
-        """The vectors of some queries, and how many tokens of each were cut."""
+        """The embeddings of some queries, and how many tokens of each were truncated."""
         assert queries.texts is not None
         rows, truncated_tokens = encode_with_truncation(
-            self.encoder, [queries.texts[n] for n in asked.tolist()]
+            self.encoder, [queries.texts[n] for n in query_numbers.tolist()]
         )
         bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if len(bad):
+            query = queries.ids[int(query_numbers[bad[0]])]
             raise InputError(
-                f"the vector of query {queries.ids[int(asked[bad[0]])]!r} is not made of numbers",
+                f"the embedding of query {query!r} has NaN or infinity",
                 hint="the encoder cannot read it: leave the query out",
             )
         return rows, truncated_tokens
@@ -106,7 +115,7 @@ EMBEDDING_KEYS = {"model": str, "passages": dict}
 
 def embedding_spec(index: Index) -> Spec:
     """Which model made the embeddings of an index, and of which passages."""
-    encoded = index.snapshot.encoded
+    encoded = index.snapshot.embeddings
     if not encoded:
         return {"model": "", "passages": {}}
     return {"model": encoded[0].model.name, "passages": dict(encoded[0].facts["passages"])}
@@ -133,35 +142,35 @@ def _columns(hits: Hits, by_passage: bool) -> dict[str, NDArray[np.int32]]:
     return passage | {name: column for name, column in truncated_tokens.items() if column.any()}
 
 
-def vector_model(index: Index) -> VectorModel | None:
-    """The encoder that made the vectors of an index, if it has some."""
-    return next((vectors.model for vectors in index.snapshot.encoded), None)
+def embedding_model(index: Index) -> EmbeddingModel | None:
+    """The encoder that made the embeddings of an index, if it has any."""
+    return next((embeddings.model for embeddings in index.snapshot.embeddings), None)
 
 
 def check_complete(index: Index) -> None:
-    """Refuse an index of which some documents have no vector."""
-    model = vector_model(index)
-    missing = documents_without_vectors(index.snapshot)
+    """Refuse an index of which some documents have no embedding."""
+    model = embedding_model(index)
+    missing = count_documents_without_embeddings(index.snapshot)
     if missing:
         name = "all-MiniLM-L6-v2" if model is None else model.reference or model.name
         raise InputError(
-            f"{missing:,} of {index.documents:,} documents in {index.path} have no vectors",
+            f"{missing:,} of {index.num_documents:,} documents in {index.path} have no embeddings",
             hint=f"encode them: {command('update', index.path, '--dense', name)}",
         )
 
 
-def documents_without_vectors(snapshot: Snapshot) -> int:
+def count_documents_without_embeddings(snapshot: Snapshot) -> int:
     """How many documents were never encoded."""
-    pairs = zip(snapshot.segments, snapshot.dense, strict=True)
-    return sum(segment.fact("documents") for segment, vectors in pairs if vectors is None)
+    pairs = zip(snapshot.segments, snapshot.segment_embeddings, strict=True)
+    return sum(segment.fact("documents") for segment, embeddings in pairs if embeddings is None)
 
 
 def check_encoder(index: Index, encoder: Encoder) -> None:
-    """Refuse an encoder that is not the one that made the vectors of an index."""
-    vectors = index.snapshot.encoded
-    if vectors and not same_encoder(vectors[0].probe, probe(encoder)):
+    """Refuse an encoder that is not the one that made the embeddings of an index."""
+    embeddings = index.snapshot.embeddings
+    if embeddings and not same_encoder(embeddings[0].probe, probe(encoder)):
         raise InputError(
-            f"the vectors in {index.path} were made by another encoder, {vectors[0].model.name}",
+            f"{index.path} was encoded by another encoder, {embeddings[0].model.name}",
             hint="search with that one, or encode again with the other: "
             "tamis update with --dense and --encode-again",
         )

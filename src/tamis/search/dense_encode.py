@@ -1,7 +1,7 @@
 """Encoding the documents of an index: what is missing is encoded, what a merge moves is kept.
 
 Documents are encoded block after block into `dense_work`, so that memory does not grow with them
-and a kill loses one block at most. One commit at the end names the vectors of all segments.
+and a kill loses one block at most. One commit at the end names the embeddings of all segments.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import numpy as np
 
 from tamis import durable
 from tamis.errors import InputError
-from tamis.search.commit import WORK, Commit
+from tamis.search.commit import ENCODING_PREFIX, Commit
 from tamis.search.embeddings import (
+    EmbeddingModel,
+    Embeddings,
     Rows,
-    VectorModel,
-    Vectors,
-    carried,
+    carry_columns,
     encode_with_truncation,
     for_documents,
     probe,
-    quantised,
+    quantise,
     same_encoder,
-    write_vectors,
+    write_embeddings,
 )
 from tamis.search.encode_journal import Columns, Work
 from tamis.search.segments import Segment
-from tamis.search.snapshot import Snapshot, opened
+from tamis.search.snapshot import Snapshot, open_segment
 from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
 from tamis.types import Document, Encoder
 
@@ -45,74 +45,79 @@ class Job:
     """What to encode with, and how documents are split."""
 
     encoder: Encoder
-    model: VectorModel
+    model: EmbeddingModel
     spec: PassageSpec
     tokens: Tokens | None
     probe: Rows
 
     def facts(self) -> dict[str, Any]:
-        """What is noted down of how vectors were made."""
+        """What is noted down of how embeddings were made."""
         return {"model": asdict(self.model), "passages": self.spec.record()}
 
 
 def make_job(
     encoder: Encoder,
-    model: VectorModel | None,
+    model: EmbeddingModel | None,
     passages: str | None,
     tokens: Tokens | None,
-    there: Sequence[Vectors],
+    existing: Sequence[Embeddings],
 ) -> Job:
-    """A job that goes on with the vectors there are; passages unless given are those of theirs."""
-    recorded = there[0].facts["passages"]["passages"] if there else "whole"
+    """A job that goes on with existing embeddings; by default in the same passages."""
+    recorded = existing[0].facts["passages"]["passages"] if existing else "whole"
     spec = parse_spec(passages or recorded)
-    named = model or VectorModel(type(encoder).__name__)
-    job = Job(for_documents(encoder), named, spec, tokens, probe(encoder))
-    for vectors in there:
-        was = vectors.facts["passages"]
+    model_record = model or EmbeddingModel(type(encoder).__name__)
+    job = Job(for_documents(encoder), model_record, spec, tokens, probe(encoder))
+    for embeddings in existing:
+        was = embeddings.facts["passages"]
         if was != spec.record():
-            raise _other(
+            raise _other_settings(
                 f"passages {' by '.join(was.values())}", " by ".join(spec.record().values())
             )
-        if not same_encoder(vectors.probe, job.probe):
-            raise _other(f"the encoder {vectors.model.name}", named.name)
+        if not same_encoder(embeddings.probe, job.probe):
+            raise _other_settings(f"the encoder {embeddings.model.name}", model_record.name)
     return job
 
 
-def _other(recorded: str, given: str) -> InputError:
+def _other_settings(recorded: str, requested: str) -> InputError:
     return InputError(
-        f"the vectors there are were made with {recorded}, not {given}",
+        f"the documents were encoded with {recorded}, not {requested}",
         hint="encode with the same, or encode all documents again with --encode-again (force=True)",
     )
 
 
-def without_vectors(commit: Commit) -> Commit:
-    """The commit without any vectors."""
+def without_embeddings(commit: Commit) -> Commit:
+    """The commit without any embeddings."""
     bare = (replace(entry, vectors=None, vectors_digest=None) for entry in commit.segments)
     return replace(commit, segments=tuple(bare))
 
 
-def carry_vectors(folder: Path, merged: Commit, old: Snapshot) -> Commit:
-    """A commit of merged segments with the vectors that their documents had in the old ones."""
-    whole = old.encoded
-    if not whole:
+def carry_embeddings(folder: Path, merged: Commit, old: Snapshot) -> Commit:
+    """A commit of merged segments with the embeddings that their documents had in the old ones."""
+    old_embeddings = old.embeddings
+    if not old_embeddings:
         return merged
     live = [segment.live() for segment in old.segments]
-    sizes = [opened(folder, entry).size for entry in merged.segments]
-    columns = carried(list(zip(whole, live, strict=True)), sizes)
-    left_out = sum(vectors.facts["left_out"] for vectors in whole)
+    sizes = [open_segment(folder, entry).size for entry in merged.segments]
+    columns = carry_columns(list(zip(old_embeddings, live, strict=True)), sizes)
+    left_out = sum(embeddings.facts["left_out"] for embeddings in old_embeddings)
     entries = []
-    for entry, part in zip(merged.segments, columns, strict=True):
+    for entry, segment_columns in zip(merged.segments, columns, strict=True):
         name = f"vectors-{merged.next}"
         merged = replace(merged, next=merged.next + 1)
-        facts = {"model": whole[0].facts["model"], "passages": whole[0].facts["passages"]}
-        digest = write_vectors(folder / name, part, whole[0].probe, **facts, left_out=left_out)
+        facts = {
+            "model": old_embeddings[0].facts["model"],
+            "passages": old_embeddings[0].facts["passages"],
+        }
+        digest = write_embeddings(
+            folder / name, segment_columns, old_embeddings[0].probe, **facts, left_out=left_out
+        )
         left_out = 0  # counted once
         entries.append(replace(entry, vectors=name, vectors_digest=digest))
     return replace(merged, segments=tuple(entries))
 
 
 def encode_missing(folder: Path, commit: Commit, segments: Iterable[Segment], job: Job) -> Commit:
-    """Encode every segment of the commit that has no vectors; the commit with all of them."""
+    """Encode every segment of the commit that has no embeddings; the commit with all of them."""
     pairs = zip(commit.segments, segments, strict=True)
     missing = [(entry, segment) for entry, segment in pairs if entry.vectors is None]
     total = sum(segment.fact("documents") for _, segment in missing)
@@ -120,7 +125,7 @@ def encode_missing(folder: Path, commit: Commit, segments: Iterable[Segment], jo
     with durable.Progress("encoding", total, "documents") as progress:
         for entry, segment in missing:
             header = {"segment": entry.digest, "weights": job.model.sha256, **job.spec.record()}
-            work = Work(folder / f"{WORK}{entry.folder}", header, job.probe)
+            work = Work(folder / f"{ENCODING_PREFIX}{entry.folder}", header, job.probe)
             _encode_segment(work, segment, job, progress)
             name = f"vectors-{commit.next}"
             commit = replace(commit, next=commit.next + 1)
@@ -131,17 +136,17 @@ def encode_missing(folder: Path, commit: Commit, segments: Iterable[Segment], jo
 
 def remove_work(folder: Path) -> None:
     """Remove what encoding has left beside the segments."""
-    for work in folder.glob(f"{WORK}*"):
+    for work in folder.glob(f"{ENCODING_PREFIX}*"):
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _encode_segment(work: Work, segment: Segment, job: Job, progress: durable.Progress) -> None:
     live = segment.live()
-    progress.total = (progress.total or 0) - int(live[: work.documents].sum())
-    documents = islice(enumerate(segment.store), work.documents, None)
-    wanted = ((number, document) for number, document in documents if live[number])
-    for block in _blocks(wanted, job):
-        work.append(block.documents, block.left_out, _encoded(block, job.encoder))
+    progress.total = (progress.total or 0) - int(live[: work.num_documents].sum())
+    documents = islice(enumerate(segment.store), work.num_documents, None)
+    live_documents = ((number, document) for number, document in documents if live[number])
+    for block in _blocks(live_documents, job):
+        work.append(block.num_documents, block.left_out, _encode_block(block, job.encoder))
         progress.advance(block.count)
     work.append(segment.size, 0, None)
 
@@ -150,7 +155,7 @@ def _encode_segment(work: Work, segment: Segment, job: Job, progress: durable.Pr
 class _Block:
     """Texts of the documents up to a number, with the document and the passage of each."""
 
-    documents: int
+    num_documents: int
     count: int
     left_out: int
     texts: list[str]
@@ -164,11 +169,11 @@ def _blocks(documents: Iterable[tuple[int, Document]], job: Job) -> Iterator[_Bl
     ids: list[str] = []
     count = left_out = number = 0
     for number, document in documents:
-        found = split(document, job.spec, tokens=job.tokens)
-        texts += [text_of(document, passage, job.spec.title) for passage in found.passages]
-        places += [(number, passage.number) for passage in found.passages]
-        ids += [document.id] * len(found.passages)
-        count, left_out = count + 1, left_out + found.left_out
+        splits = split(document, job.spec, tokens=job.tokens)
+        texts += [text_of(document, passage, job.spec.title) for passage in splits.passages]
+        places += [(number, passage.number) for passage in splits.passages]
+        ids += [document.id] * len(splits.passages)
+        count, left_out = count + 1, left_out + splits.left_out
         if len(texts) >= BLOCK_ROWS:
             yield _Block(number + 1, count, left_out, texts, places, ids)
             texts, places, ids, count, left_out = [], [], [], 0, 0
@@ -176,19 +181,19 @@ def _blocks(documents: Iterable[tuple[int, Document]], job: Job) -> Iterator[_Bl
         yield _Block(number + 1, count, left_out, texts, places, ids)
 
 
-def _encoded(block: _Block, encoder: Encoder) -> Columns | None:
+def _encode_block(block: _Block, encoder: Encoder) -> Columns | None:
     if not block.texts:
         return None
     rows, truncated_tokens = encode_with_truncation(encoder, block.texts)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise InputError(
-            f"the vector of document {block.ids[int(bad[0])]!r} is not made of numbers",
+            f"the embedding of document {block.ids[int(bad[0])]!r} has NaN or infinity",
             hint="the encoder cannot read it: delete the document or change its text; "
             "what was encoded before is kept",
         )
     place = np.array(block.places, np.int32)
     return {
-        "float32": rows, **quantised(rows),
+        "float32": rows, **quantise(rows),
         "document": place[:, 0], "passage": place[:, 1], "truncated_tokens": truncated_tokens,
     }  # fmt: skip

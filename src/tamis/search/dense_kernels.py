@@ -42,8 +42,8 @@ class DenseRows(NamedTuple):
     deleted: NDArray[np.uint8]
 
 
-class Kept(NamedTuple):
-    """For each query the rows that may be among its best: a row a query, `counts` of it used."""
+class TopRows(NamedTuple):
+    """The rows that may be among the best of each query: of array row n, `counts[n]` are used."""
 
     row: Ints
     low: Floats
@@ -54,7 +54,9 @@ class Kept(NamedTuple):
 
 
 @jit
-def scan(rows: DenseRows, queries: DenseQueries, kept: Kept, start: int, end: int, k: int) -> int:
+def scan(
+    rows: DenseRows, queries: DenseQueries, top_rows: TopRows, start: int, end: int, k: int
+) -> int:
     """Keep what may be among the best k documents of each query; the row at which it stopped.
 
     That is `end`, or earlier where a query has more rows to keep than there is room for: they
@@ -62,39 +64,40 @@ def scan(rows: DenseRows, queries: DenseQueries, kept: Kept, start: int, end: in
     """
     size = rows.codes.shape[1]
     wide = np.empty(size, np.int16)
-    room = kept.row.shape[1]
+    room = top_rows.row.shape[1]
     for r in range(start, end):
         for i in range(size):
             wide[i] = rows.codes[r, i]
         scale, error = np.float64(rows.scale[r]), np.float64(rows.error[r])
         full = False
-        for q in range(len(kept.counts)):
+        for q in range(len(top_rows.counts)):
             total = np.int32(0)
             for i in range(size):
                 total = np.int32(total + np.int32(queries.codes[q, i]) * np.int32(wide[i]))
             score = np.float64(total) * scale * queries.step[q]
             reach = queries.length[q] * error + queries.margin[q]
-            if score + reach < kept.least[q]:
+            if score + reach < top_rows.least[q]:
                 continue
             if len(rows.deleted) and rows.deleted[rows.document[r]]:
                 continue
-            at = kept.counts[q]
-            kept.row[q, at], kept.low[q, at], kept.high[q, at] = r, score - reach, score + reach
-            kept.counts[q] = at + 1
+            at = top_rows.counts[q]
+            top_rows.row[q, at] = r
+            top_rows.low[q, at], top_rows.high[q, at] = score - reach, score + reach
+            top_rows.counts[q] = at + 1
             if at + 1 == room:
-                full |= drop(rows.document, kept, q, k)
+                full |= drop(rows.document, top_rows, q, k)
         if full:
             return r + 1
-    for q in range(len(kept.counts)):
-        drop(rows.document, kept, q, k)
+    for q in range(len(top_rows.counts)):
+        drop(rows.document, top_rows, q, k)
     return end
 
 
 @jit
-def drop(document: Ints, kept: Kept, q: int, k: int) -> bool:
+def drop(document: Ints, top_rows: TopRows, q: int, k: int) -> bool:
     """Drop the rows that cannot be among the best any more; whether too many are left."""
-    row, low, high = kept.row[q], kept.low[q], kept.high[q]
-    count = kept.counts[q]
+    row, low, high = top_rows.row[q], top_rows.low[q], top_rows.high[q]
+    count = top_rows.counts[q]
     lows = np.empty(count, np.float32)
     documents = 0
     for i in range(count):
@@ -104,41 +107,47 @@ def drop(document: Ints, kept: Kept, q: int, k: int) -> bool:
             lows[documents] = low[i]
             documents += 1
     if documents >= k:
-        kept.least[q] = np.partition(lows[:documents], documents - k)[documents - k]
-    left = 0
+        top_rows.least[q] = np.partition(lows[:documents], documents - k)[documents - k]
+    count_left = 0
     for i in range(count):
-        if high[i] >= kept.least[q]:
-            row[left], low[left], high[left] = row[i], low[i], high[i]
-            left += 1
-    kept.counts[q] = left
-    return left > len(row) // 4 * 3
+        if high[i] >= top_rows.least[q]:
+            row[count_left], low[count_left], high[count_left] = row[i], low[i], high[i]
+            count_left += 1
+    top_rows.counts[q] = count_left
+    return count_left > len(row) // 4 * 3
 
 
 @jit
 def settle(
-    matrix: Floats, rows: DenseRows, number: Ints, queries: Floats, kept: Kept, k: int, most: int
+    matrix: Floats,
+    rows: DenseRows,
+    number: Ints,
+    queries: Floats,
+    top_rows: TopRows,
+    k: int,
+    most: int,
 ) -> None:
     """Score in float what queries with more than `most` rows have kept, and keep the best k.
 
     Of a document the best row is left, the first of equal ones; rows stay in their order.
     """
-    for q in range(len(kept.counts)):
-        if kept.counts[q] <= most:
+    for q in range(len(top_rows.counts)):
+        if top_rows.counts[q] <= most:
             continue
-        row, low, high = kept.row[q], kept.low[q], kept.high[q]
-        left = 0
-        for i in range(kept.counts[q]):
+        row, low, high = top_rows.row[q], top_rows.low[q], top_rows.high[q]
+        size = 0
+        for i in range(top_rows.counts[q]):
             score = product(matrix[row[i]], queries[q])
-            again = left > 0 and rows.document[row[left - 1]] == rows.document[row[i]]
+            again = size > 0 and rows.document[row[size - 1]] == rows.document[row[i]]
             if not again:
-                left += 1
-            if not again or score > low[left - 1]:
-                row[left - 1], low[left - 1], high[left - 1] = row[i], score, score
-        if left > k:
-            left = _keep_best(rows.document, number, row, low, high, left, k)
-        if left == k:
-            kept.least[q] = low[:left].min()
-        kept.counts[q] = left
+                size += 1
+            if not again or score > low[size - 1]:
+                row[size - 1], low[size - 1], high[size - 1] = row[i], score, score
+        if size > k:
+            size = _keep_best(rows.document, number, row, low, high, size, k)
+        if size == k:
+            top_rows.least[q] = low[:size].min()
+        top_rows.counts[q] = size
 
 
 @jit
@@ -150,12 +159,12 @@ def _keep_best(
     for i in range(count):
         keys[i] = house_key(low[i], number[document[row[i]]])
     last = np.partition(keys, k - 1)[k - 1]
-    left = 0
+    size = 0
     for i in range(count):
         if keys[i] <= last:
-            row[left], low[left], high[left] = row[i], low[i], high[i]
-            left += 1
-    return left
+            row[size], low[size], high[size] = row[i], low[i], high[i]
+            size += 1
+    return size
 
 
 @jit
@@ -174,13 +183,13 @@ def product(row: Floats, query: Floats) -> float:
     >>> product(np.float32([1, 2, 3, 4, 5]), np.float32([1, 1, 1, 1, 2]))
     20.0
     """
-    whole = len(row) // 4 * 4
+    unrolled = len(row) // 4 * 4
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    for i in range(0, whole, 4):
+    for i in range(0, unrolled, 4):
         a += np.float64(row[i]) * np.float64(query[i])
         b += np.float64(row[i + 1]) * np.float64(query[i + 1])
         c += np.float64(row[i + 2]) * np.float64(query[i + 2])
         d += np.float64(row[i + 3]) * np.float64(query[i + 3])
-    for i in range(whole, len(row)):
+    for i in range(unrolled, len(row)):
         a += np.float64(row[i]) * np.float64(query[i])
     return (a + b) + (c + d)

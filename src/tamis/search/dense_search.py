@@ -1,4 +1,4 @@
-"""Searching the vectors of a snapshot: queries as vectors in, the columns of a run out."""
+"""Search over the embeddings of a snapshot: queries as embeddings in, the columns of a run out."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.search.dense_kernels import DenseQueries, DenseRows, Floats, Kept, scan, settle
-from tamis.search.embeddings import STEPS, Rows, Vectors
+from tamis.search.dense_kernels import DenseQueries, DenseRows, Floats, TopRows, scan, settle
+from tamis.search.embeddings import MAX_INT8, Embeddings, Rows
 from tamis.search.files import frozen, joined
 from tamis.search.snapshot import Snapshot
 from tamis.search.term_counts import Ints, Longs
 from tamis.types.order import sort_keys
 
-BATCH = 64
-"""At most so many queries are scanned for by one call of a kernel."""
-BATCH_KEPT = 1 << 22
-"""At most so many rows are kept by one call of a kernel."""
-ROOM = 1024
-"""For so many rows there is room at least while a query is scanned for."""
-PART_ROWS = 1 << 14
-"""A part that a thread scans has no fewer rows than this."""
-ROUNDING = 1e-6
-"""More than any score is off for rounding, relative to the lengths of its vectors."""
-SMALLEST = 1e-44
-"""More than that of scores so small that float32 holds them with fewer digits."""
+MAX_QUERIES_PER_SCAN = 64
+MAX_ROWS_KEPT_PER_SCAN = 1 << 22
+MIN_ROWS_KEPT_PER_QUERY = 1024
+MIN_ROWS_PER_THREAD = 1 << 14
+RELATIVE_ROUNDING = 1e-6
+"""Above the rounding error of any score, relative to the lengths of its embeddings."""
+DENORMAL_ROUNDING = 1e-44
+"""Above the rounding error of scores that float32 holds as denormal numbers."""
 
 
 COLUMNS = {"doc": "i4", "score": "f4", "passage": "i4", "truncated_tokens": "i4"}
 
 
-def joined_columns(parts: Sequence[object], types: Mapping[str, str]) -> dict[str, NDArray[Any]]:
-    """The columns of several parts one after another, by name."""
-    return {name: joined((getattr(p, name) for p in parts), dtype) for name, dtype in types.items()}
+def concatenate_columns(
+    records: Sequence[object], types: Mapping[str, str]
+) -> dict[str, NDArray[Any]]:
+    """The columns of several records one after another, by name."""
+    return {
+        name: joined((getattr(p, name) for p in records), dtype) for name, dtype in types.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,72 +51,72 @@ class Hits:
     truncated_query_tokens: Ints
 
     @classmethod
-    def joined(cls, parts: Sequence[Hits]) -> Hits:
+    def concatenate(cls, hits: Sequence[Hits]) -> Hits:
         """Hits of some queries, then of others."""
         return cls(
-            **joined_columns(parts, {"counts": "i8", **COLUMNS, "truncated_query_tokens": "i4"})
+            **concatenate_columns(hits, {"counts": "i8", **COLUMNS, "truncated_query_tokens": "i4"})
         )
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _RowRange:
     """Some rows of a segment, and of each of its documents the number in the whole index."""
 
-    vectors: Vectors
+    embeddings: Embeddings
     rows: DenseRows
     number: Ints
     start: int
     end: int
 
 
-def search_vectors(
+def search_embeddings(
     snapshot: Snapshot,
     queries: Rows,
     truncated_query_tokens: NDArray[np.int32],
     top: int,
     threads: int,
 ) -> Hits:
-    """The best `top` documents of queries given as vectors."""
+    """The best `top` documents of queries given as embeddings."""
     k = max(1, min(top, snapshot.total("documents")))
-    share = len(queries) if len(queries) <= BATCH else -(-len(queries) // threads)
-    size = max(1, min(BATCH, BATCH_KEPT // (4 * k), share))
+    share = len(queries) if len(queries) <= MAX_QUERIES_PER_SCAN else -(-len(queries) // threads)
+    size = max(1, min(MAX_QUERIES_PER_SCAN, MAX_ROWS_KEPT_PER_SCAN // (4 * k), share))
     batches = [slice(start, start + size) for start in range(0, len(queries), size)]
-    parts = list(_parts(snapshot, threads if len(batches) < threads else 1))
+    ranges = list(_row_ranges(snapshot, threads if len(batches) < threads else 1))
 
-    def search(batch: slice) -> Hits:
-        found = [_search_part(part, queries[batch], k) for part in parts]
-        return _merged(found, truncated_query_tokens[batch], k)
+    def search_batch(batch: slice) -> Hits:
+        range_hits = [_search_range(row_range, queries[batch], k) for row_range in ranges]
+        return _merge_hits(range_hits, truncated_query_tokens[batch], k)
 
-    def search_one(part: _Part) -> _Found:
-        return _search_part(part, queries, k)
+    def search_range(row_range: _RowRange) -> _RangeHits:
+        return _search_range(row_range, queries, k)
 
     with ThreadPoolExecutor(threads) as pool:
         if len(batches) == 1:
-            return _merged(list(pool.map(search_one, parts)), truncated_query_tokens, k)
-        return Hits.joined(list(pool.map(search, batches)))
+            return _merge_hits(list(pool.map(search_range, ranges)), truncated_query_tokens, k)
+        return Hits.concatenate(list(pool.map(search_batch, batches)))
 
 
-def _parts(snapshot: Snapshot, pieces: int) -> Iterator[_Part]:
+def _row_ranges(snapshot: Snapshot, pieces: int) -> Iterator[_RowRange]:
     """The rows of all segments, each segment's in so many pieces that end with a document."""
-    triples = zip(snapshot.segments, snapshot.dense, snapshot.numbers, strict=True)
-    for segment, vectors, number in triples:
-        if vectors is None or not len(vectors.document):
+    triples = zip(snapshot.segments, snapshot.segment_embeddings, snapshot.numbers, strict=True)
+    for segment, embeddings, number in triples:
+        if embeddings is None or not len(embeddings.document):
             continue
-        gone = np.empty(0, np.uint8) if segment.deleted is None else segment.deleted.flags
-        codes, document = vectors.codes(), vectors.document
-        rows = DenseRows(codes, vectors.scale, vectors.error, document, frozen(gone))
-        size = max(PART_ROWS, -(-len(document) // pieces))
+        deleted = np.empty(0, np.uint8) if segment.deleted is None else segment.deleted.flags
+        codes, document = embeddings.codes(), embeddings.document
+        rows = DenseRows(codes, embeddings.scale, embeddings.error, document, frozen(deleted))
+        size = max(MIN_ROWS_PER_THREAD, -(-len(document) // pieces))
         start = 0
         while start < len(document):
             last = document[min(start + size, len(document)) - 1]
             end = int(np.searchsorted(document, last, side="right"))
-            yield _Part(vectors, rows, frozen(number), start, end)
+            yield _RowRange(embeddings, rows, frozen(number), start, end)
             start = end
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """What a part has for some queries: the query, document, score, passage and cut of each row."""
+class _RangeHits:
+    """Hits of a range: query, document, score, passage and truncated tokens of each row."""
 
     query: Longs
     doc: Ints
@@ -125,65 +125,69 @@ class _Found:
     truncated_tokens: Ints
 
 
-def _search_part(part: _Part, queries: Rows, k: int) -> _Found:
-    codes = quantise_queries(queries, part.vectors)
-    shape = len(queries), max(ROOM, 4 * k)
-    kept = Kept(
+def _search_range(row_range: _RowRange, queries: Rows, k: int) -> _RangeHits:
+    codes = quantise_queries(queries, row_range.embeddings)
+    shape = len(queries), max(MIN_ROWS_KEPT_PER_QUERY, 4 * k)
+    top_rows = TopRows(
         np.empty(shape, np.int32),
         np.empty(shape, np.float32),
         np.empty(shape, np.float32),
         np.zeros(len(queries), np.int64),
         np.full(len(queries), -np.inf),
     )
-    at = part.start
-    while at < part.end:
-        at = scan(part.rows, codes, kept, at, part.end, k)
-        _settle(part, queries, kept, k, shape[1] // 4 * 3 if at < part.end else 0)
-    used = np.arange(shape[1]) < kept.counts[:, None]
-    row, vectors = kept.row[used], part.vectors
-    return _Found(
-        np.repeat(np.arange(len(queries)), kept.counts),
-        part.number[vectors.document[row]],
-        kept.low[used],
-        vectors.passage[row],
-        vectors.truncated_tokens[row],
+    at = row_range.start
+    while at < row_range.end:
+        at = scan(row_range.rows, codes, top_rows, at, row_range.end, k)
+        _settle(row_range, queries, top_rows, k, shape[1] // 4 * 3 if at < row_range.end else 0)
+    used = np.arange(shape[1]) < top_rows.counts[:, None]
+    row, embeddings = top_rows.row[used], row_range.embeddings
+    return _RangeHits(
+        np.repeat(np.arange(len(queries)), top_rows.counts),
+        row_range.number[embeddings.document[row]],
+        top_rows.low[used],
+        embeddings.passage[row],
+        embeddings.truncated_tokens[row],
     )
 
 
-def _settle(part: _Part, queries: Rows, kept: Kept, k: int, most: int) -> None:
+def _settle(row_range: _RowRange, queries: Rows, top_rows: TopRows, k: int, most: int) -> None:
     """Score in float what was kept, once the rows it needs are verified."""
-    used = (np.arange(kept.row.shape[1]) < kept.counts[:, None]) & (kept.counts > most)[:, None]
-    matrix = part.vectors.rows(np.unique(kept.row[used]))
-    settle(matrix, part.rows, part.number, queries, kept, k, most)
+    used = (np.arange(top_rows.row.shape[1]) < top_rows.counts[:, None]) & (top_rows.counts > most)[
+        :, None
+    ]
+    matrix = row_range.embeddings.rows(np.unique(top_rows.row[used]))
+    settle(matrix, row_range.rows, row_range.number, queries, top_rows, k, most)
 
 
-def quantise_queries(queries: Rows, vectors: Vectors) -> DenseQueries:
+def quantise_queries(queries: Rows, embeddings: Embeddings) -> DenseQueries:
     """Queries as 16-bit numbers, small enough for no sum with a row of bytes to overflow."""
     exact = queries.astype(np.float64)
     largest = np.maximum(np.abs(exact).max(axis=1, initial=0.0), 1e-300)
     total = np.maximum(np.abs(exact).sum(axis=1), 1e-300)
-    most = (2**31 - 1) // STEPS - queries.shape[1]
+    most = (2**31 - 1) // MAX_INT8 - queries.shape[1]
     steps = np.minimum(32767 / largest, most / total)
     codes = np.rint(exact * steps[:, None])
     lost = np.linalg.norm(exact - codes / steps[:, None], axis=1)
     length = np.linalg.norm(exact, axis=1)
-    margin = (lost + ROUNDING * length) * vectors.longest + SMALLEST
+    margin = (lost + RELATIVE_ROUNDING * length) * embeddings.longest + DENORMAL_ROUNDING
     return DenseQueries(codes.astype(np.int16), 1 / steps, length, margin)
 
 
-def _merged(found: Sequence[_Found], truncated_query_tokens: NDArray[np.int32], k: int) -> Hits:
-    """The best k of each query of what all parts have."""
-    whole = joined_columns(found, {"query": "i8", **COLUMNS})
-    order = np.lexsort((sort_keys(whole["doc"], whole["score"]), whole["query"]))
-    query = whole["query"][order]
+def _merge_hits(
+    range_hits: Sequence[_RangeHits], truncated_query_tokens: NDArray[np.int32], k: int
+) -> Hits:
+    """The best k hits of each query over all ranges."""
+    columns = concatenate_columns(range_hits, {"query": "i8", **COLUMNS})
+    order = np.lexsort((sort_keys(columns["doc"], columns["score"]), columns["query"]))
+    query = columns["query"][order]
     firsts = np.searchsorted(query, np.arange(len(truncated_query_tokens)))
     order = order[np.arange(len(query)) - firsts[query] < k]
-    query = whole["query"][order]
+    query = columns["query"][order]
     return Hits(
         np.bincount(query, minlength=len(truncated_query_tokens)),
-        whole["doc"][order],
-        whole["score"][order],
-        whole["passage"][order],
-        whole["truncated_tokens"][order],
+        columns["doc"][order],
+        columns["score"][order],
+        columns["passage"][order],
+        columns["truncated_tokens"][order],
         truncated_query_tokens[query],
     )

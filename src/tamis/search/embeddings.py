@@ -1,11 +1,11 @@
-"""The vectors of a segment's documents on disk: a row a document, or a row a passage.
+"""The embeddings of a segment's documents on disk: one row per document or per passage.
 
     float32             the rows as the encoder gave them
     int8 scale error    each row in bytes, what one step of a byte is, and the length of the
                         difference between the bytes and the row
     document passage    of each row: the segment's document, and the number of its passage
-    cut                 how many tokens the encoder left out
-    probe               the vectors of texts known to all, by which an encoder is known again
+    truncated_tokens    how many tokens of the text did not fit the encoder
+    probe               the embeddings of two fixed texts, by which an encoder is recognised
 
 Rows stand in the order of their documents. How they are made is left to `dense_encode`.
 """
@@ -37,16 +37,15 @@ COLUMNS = {
     "passage": "<i4",
     "truncated_tokens": "<i4",
 }
-STEPS = 127
-"""The largest number a byte of a row holds."""
+MAX_INT8 = 127
 PROBES = ("a drum sieve sorts grain", "the quick brown fox jumps over the lazy dog " * 40)
-SAME = 1e-3
-"""How far a number of a probe's vector may lie from what it was, relative to the vector."""
+PROBE_TOLERANCE = 1e-3
+"""Largest difference between two probes of one encoder, relative to the embedding's length."""
 
 
 @dataclass(frozen=True)
-class VectorModel:
-    """Which encoder made vectors: its name, the SHA-256 of its weights, and where it was found."""
+class EmbeddingModel:
+    """Which encoder made embeddings: its name, the SHA-256 of its weights, and its reference."""
 
     name: str
     sha256: str = ""
@@ -58,13 +57,13 @@ class CountingEncoder(Protocol):
     """An encoder that says how many tokens of each text it left out."""
 
     def encode_with_truncation(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
-        """The vectors of these texts, and how many tokens of each were cut."""
+        """The embeddings of these texts, and how many tokens of each were truncated."""
 
 
 def encode_with_truncation(
     encoder: Encoder | CountingEncoder, texts: Sequence[str]
 ) -> tuple[Rows, NDArray[np.int32]]:
-    """Vectors, a finite row a text, and the tokens cut of each where the encoder counts them."""
+    """Embeddings, one row per text, and the truncated tokens of each if the encoder counts them."""
     if isinstance(encoder, CountingEncoder):
         rows, truncated_tokens = encoder.encode_with_truncation(texts)
     else:
@@ -73,7 +72,7 @@ def encode_with_truncation(
     if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
         raise InputError(
             f"{len(texts)} texts were encoded as an array of shape {rows.shape}",
-            hint="an encoder gives one row a text",
+            hint="an encoder returns one row per text",
         )
     return rows, np.asarray(truncated_tokens, np.int32)
 
@@ -85,11 +84,11 @@ def for_documents(encoder: Encoder | CountingEncoder) -> Any:
 
 
 def probe(encoder: Encoder | CountingEncoder) -> Rows:
-    """What an encoder makes, as documents, of the texts it is known by."""
+    """The embeddings of `PROBES`, by which an encoder is recognised."""
     rows = encode_with_truncation(for_documents(encoder), PROBES)[0]
     if not np.isfinite(rows).all():
         raise InputError(
-            "the encoder gives vectors that are not numbers",
+            "the encoder returns embeddings with NaN or infinity",
             hint="its weights are damaged: fetch the model again",
         )
     return rows
@@ -100,27 +99,27 @@ def same_encoder(first: Rows, second: Rows) -> bool:
     if first.shape != second.shape:
         return False
     reach = np.abs(first - second).max(initial=0.0)
-    return bool(reach <= SAME * np.linalg.norm(first, axis=1).max(initial=0.0))
+    return bool(reach <= PROBE_TOLERANCE * np.linalg.norm(first, axis=1).max(initial=0.0))
 
 
-def quantised(rows: Rows) -> dict[str, NDArray[Any]]:
+def quantise(rows: Rows) -> dict[str, NDArray[Any]]:
     """Rows in bytes, with the step of each row and how far it is from its bytes at most.
 
-    >>> found = quantised(np.float32([[1.27, -0.5, 0.004]]))
-    >>> found["int8"].tolist(), round(float(found["error"][0]), 4)
+    >>> rows = quantise(np.float32([[1.27, -0.5, 0.004]]))
+    >>> rows["int8"].tolist(), round(float(rows["error"][0]), 4)
     ([[127, -50, 0]], 0.004)
     """
     largest = np.abs(rows).max(axis=1, initial=0.0)
-    scale = (largest / np.float32(STEPS)).astype(np.float32)
+    scale = (largest / np.float32(MAX_INT8)).astype(np.float32)
     steps = np.where(scale > 0, scale, np.float32(1))[:, None]
-    codes = np.clip(np.rint(rows / steps), -STEPS, STEPS).astype(np.int8)
+    codes = np.clip(np.rint(rows / steps), -MAX_INT8, MAX_INT8).astype(np.int8)
     exact = rows.astype(np.float64) - codes * scale.astype(np.float64)[:, None]
     error = np.linalg.norm(exact, axis=1).astype(np.float32)
     return {"int8": codes, "scale": scale, "error": np.nextafter(error, np.float32(np.inf))}
 
 
-class Vectors:
-    """The vectors of a segment, opened."""
+class Embeddings:
+    """The embeddings of a segment, opened."""
 
     def __init__(self, folder: Path) -> None:
         self.files = ArraysReader(folder)
@@ -136,9 +135,9 @@ class Vectors:
         self._codes, self._rows = self.files.lazy("int8"), self.files.lazy("float32")
 
     @property
-    def model(self) -> VectorModel:
+    def model(self) -> EmbeddingModel:
         """The encoder that made them."""
-        return VectorModel(**self.facts["model"])
+        return EmbeddingModel(**self.facts["model"])
 
     @property
     def by_passage(self) -> bool:
@@ -162,31 +161,31 @@ class Vectors:
         return frozen(self._rows.data.reshape(-1, self.dimensions))
 
     def column(self, name: str) -> NDArray[Any]:
-        """A column as it lies in its file, verified: a row of numbers or one number a row."""
-        found = self.files.array(name)
-        return found.reshape(-1, self.dimensions) if name in ("float32", "int8") else found
+        """A column as it is stored, verified: one number or one embedding per row."""
+        array = self.files.array(name)
+        return array.reshape(-1, self.dimensions) if name in ("float32", "int8") else array
 
 
-def open_vectors(folder: Path, name: str | None, digest: str | None) -> Vectors | None:
-    """The vectors that a commit names, which must be the very ones it means."""
+def open_embeddings(folder: Path, name: str | None, digest: str | None) -> Embeddings | None:
+    """The embeddings that a commit names; their digest must be the one it records."""
     if name is None:
         return None
-    found = Vectors(folder / name)
-    if found.files.digest != digest:
-        model = found.model.reference or found.model.name
+    embeddings = Embeddings(folder / name)
+    if embeddings.files.digest != digest:
+        model = embeddings.model.reference or embeddings.model.name
         raise DamagedError(
-            f"{folder / name} holds other vectors",
+            f"{folder / name} holds other embeddings",
             hint=f"encode again: {command('update', folder, '--dense', model, '--encode-again')}",
         )
-    return found
+    return embeddings
 
 
-def write_vectors(
+def write_embeddings(
     folder: Path, columns: Mapping[str, Sequence[NDArray[Any]]], probes: Rows, **facts: Any
 ) -> str:
-    """Write a folder of vectors from the parts of each column; its digest."""
-    with durable.new_folder(folder) as part:
-        files = ArraysWriter(part)
+    """Write a folder of embeddings from the blocks of each column; its digest."""
+    with durable.new_folder(folder) as unfinished:
+        files = ArraysWriter(unfinished)
         for name in COLUMNS:
             files.write(name, np.empty(0, COLUMNS[name]), *columns[name])
         files.write("probe", probes)
@@ -222,35 +221,35 @@ def _truncated_documents(columns: Mapping[str, Sequence[NDArray[Any]]]) -> int:
     )
 
 
-def carried(
-    old: Sequence[tuple[Vectors, NDArray[np.bool_]]], sizes: Sequence[int]
+def carry_columns(
+    old: Sequence[tuple[Embeddings, NDArray[np.bool_]]], sizes: Sequence[int]
 ) -> Iterator[dict[str, list[NDArray[Any]]]]:
     """Columns for new segments of these sizes that hold, in order, what is left of old ones.
 
-    `old` are vectors and, of each document of their segment, whether it is still there. Parts are
-    views, so that memory does not grow with the rows.
+    `old` are embeddings and, for each document of their segment, whether it is still there. Columns
+    are views, so that memory does not grow with the rows.
     """
     places, before = [], 0
-    for vectors, live in old:
+    for embeddings, live in old:
         place = before + np.cumsum(live) - 1
-        places.append(np.where(live, place, -1)[vectors.document])
+        places.append(np.where(live, place, -1)[embeddings.document])
         before += int(live.sum())
     bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()
     for first, end in pairwise(bounds):
         columns: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
-        for (vectors, _), place in zip(old, places, strict=True):
+        for (embeddings, _), place in zip(old, places, strict=True):
             for rows in _stretches((place >= first) & (place < end)):
                 for name in COLUMNS:
-                    columns[name].append(vectors.column(name)[rows])
+                    columns[name].append(embeddings.column(name)[rows])
                 columns["document"][-1] = (place[rows] - first).astype(np.int32)
         yield columns
 
 
-def _stretches(wanted: NDArray[np.bool_]) -> list[slice]:
-    """The stretches of neighbours that are wanted.
+def _stretches(mask: NDArray[np.bool_]) -> list[slice]:
+    """The stretches of neighbours that are true.
 
     >>> _stretches(np.array([True, True, False, True]))
     [slice(0, 2, None), slice(3, 4, None)]
     """
-    turns = np.flatnonzero(np.diff(np.concatenate([[0], wanted.astype(np.int8), [0]])))
+    turns = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
     return [slice(start, end) for start, end in turns.reshape(-1, 2).tolist()]

@@ -1,4 +1,4 @@
-"""The folder in which the vectors of a segment grow, block after block.
+"""The folder in which the embeddings of a segment grow, block after block.
 
 Each column is a file that grows; a journal has a line a block: how many documents are done, how
 many rows there are, and the checksum of the block's bytes. Killed at any moment, whoever comes
@@ -18,7 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis.durable import new_file
-from tamis.search.embeddings import COLUMNS, Rows, same_encoder, write_vectors
+from tamis.search.embeddings import COLUMNS, Rows, same_encoder, write_embeddings
 
 JOURNAL, HEADER, PROBE = "journal.jsonl", "work.json", "probe.npy"
 
@@ -26,12 +26,12 @@ Columns = dict[str, NDArray[Any]]
 
 
 class Work:
-    """The folder in which the vectors of one segment grow."""
+    """The folder in which the embeddings of one segment grow."""
 
     def __init__(self, folder: Path, header: Mapping[str, str], probe: Rows) -> None:
         """Go on in a folder with the same header and probe, or begin anew."""
         self.folder, self._header, self._probe = folder, dict(header), probe
-        self.documents = self.rows = self.left_out = 0
+        self.num_documents = self.rows = self.left_out = 0
         if self._is_ours():
             self._take_up()
         else:
@@ -66,14 +66,14 @@ class Work:
             if self._sum(self.rows, line["rows"]) != line["sum"]:
                 break
             lines.append(line)
-            self.documents, self.rows = line["documents"], line["rows"]
+            self.num_documents, self.rows = line["documents"], line["rows"]
             self.left_out = line["left_out"]
         for column in COLUMNS:
             with self._path(column).open("ab") as file:
                 file.truncate(self.rows * self._width(column))
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        with new_file(self.folder / JOURNAL, force=True) as part:
-            part.write_text(text, "utf-8")
+        with new_file(self.folder / JOURNAL, force=True) as unfinished:
+            unfinished.write_text(text, "utf-8")
 
     def _sum(self, start: int, end: int) -> str:
         """The checksum of some rows in all columns; of what there is of them."""
@@ -85,31 +85,31 @@ class Work:
                     digest.update(file.read((end - start) * self._width(column)))
         return str(digest.hexdigest())
 
-    def append(self, documents: int, left_out: int, columns: Columns | None) -> None:
+    def append(self, num_documents: int, left_out: int, columns: Columns | None) -> None:
         """Keep the rows of one more block; all documents up to this number are done then."""
-        if documents == self.documents:
+        if num_documents == self.num_documents:
             return
         digest, rows = xxhash.xxh3_64(), 0
         for column, dtype in COLUMNS.items():
             if columns is not None:
-                part = np.ascontiguousarray(columns[column], dtype)
-                digest.update(part.data)
-                rows = len(part)
+                block = np.ascontiguousarray(columns[column], dtype)
+                digest.update(block.data)
+                rows = len(block)
                 with self._path(column).open("ab") as file:
-                    file.write(part.data)
-        self.documents, self.rows = documents, self.rows + rows
+                    file.write(block.data)
+        self.num_documents, self.rows = num_documents, self.rows + rows
         self.left_out += left_out
         line = {
-            "documents": documents, "rows": self.rows, "left_out": self.left_out,
+            "documents": num_documents, "rows": self.rows, "left_out": self.left_out,
             "sum": digest.hexdigest(),
         }  # fmt: skip
         with (self.folder / JOURNAL).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def finish(self, folder: Path, facts: Mapping[str, Any]) -> str:
-        """Write all rows as a folder of vectors; its digest."""
+        """Write all rows as a folder of embeddings; its digest."""
         columns = {name: [self._mapped(name)] if self.rows else [] for name in COLUMNS}
-        return write_vectors(folder, columns, self._probe, **facts, left_out=self.left_out)
+        return write_embeddings(folder, columns, self._probe, **facts, left_out=self.left_out)
 
     def _mapped(self, column: str) -> NDArray[Any]:
         array = np.memmap(self._path(column), COLUMNS[column], "r")
@@ -122,7 +122,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         return
     for line in path.read_bytes().split(b"\n"):
         try:
-            found = json.loads(line)
+            line = json.loads(line)
         except ValueError:
             return
-        yield found
+        yield line

@@ -32,13 +32,13 @@ class ArraysWriter:
         self._files: dict[str, list[Any]] = {}
         self._sums: list[int] = []
 
-    def write(self, name: str, *parts: NDArray[Any]) -> None:
+    def write(self, name: str, *arrays: NDArray[Any]) -> None:
         """Write an array, in one part or in several that follow each other."""
-        dtype = np.dtype(parts[0].dtype).newbyteorder("<")
+        dtype = np.dtype(arrays[0].dtype).newbyteorder("<")
         with SumsWriter(self.folder / f"{name}.bin") as file:
-            for part in parts:
-                if part.size:
-                    file.write(np.ascontiguousarray(part, dtype))
+            for array in arrays:
+                if array.size:
+                    file.write(np.ascontiguousarray(array, dtype))
             size = file.tell()
         self._files[name] = [dtype.str, size]
         self._sums += file.sums
@@ -67,11 +67,11 @@ class LazyArray:
             return
         width = self.data.itemsize
         firsts, lasts = starts * width // BLOCK, (ends * width - 1) // BLOCK
-        wanted = np.zeros(len(self._unseen) + 1, np.int64)
+        reads = np.zeros(len(self._unseen) + 1, np.int64)
         some = ends > starts
-        np.add.at(wanted, firsts[some], 1)
-        np.add.at(wanted, lasts[some] + 1, -1)
-        for number in np.flatnonzero((np.cumsum(wanted[:-1]) > 0) & self._unseen).tolist():
+        np.add.at(reads, firsts[some], 1)
+        np.add.at(reads, lasts[some] + 1, -1)
+        for number in np.flatnonzero((np.cumsum(reads[:-1]) > 0) & self._unseen).tolist():
             self._file.touch(number * BLOCK, min((number + 1) * BLOCK, len(self._file.data)))
             self._unseen[number] = False
         self._left = int(self._unseen.sum())
@@ -143,5 +143,5 @@ def joined(arrays: Iterable[NDArray[Any]], dtype: str) -> NDArray[Any]:
     >>> joined([], "<i4").dtype
     dtype('int32')
     """
-    parts = list(arrays)
-    return np.concatenate(parts) if parts else np.empty(0, dtype)
+    listed = list(arrays)
+    return np.concatenate(listed) if listed else np.empty(0, dtype)

@@ -4,7 +4,7 @@ tamis.json     that this is an index, and how texts are analysed
 commit.json    which of the folders beside it are the index now
 segment-N/     some documents and their postings, never changed
 deleted-N/     which documents of a segment are gone, never changed
-vectors-N/     the vectors of a segment's documents, never changed
+vectors-N/     the embeddings of a segment's documents, never changed
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tamis.search.commit import (
 from tamis.search.defaults import default_source
 from tamis.search.dense import DenseSource, check_complete, check_encoder
 from tamis.search.dense_encode import (
-    carry_vectors,
+    carry_embeddings,
     encode_missing,
     make_job,
     remove_work,
-    without_vectors,
+    without_embeddings,
 )
-from tamis.search.embeddings import VectorModel
+from tamis.search.embeddings import EmbeddingModel
 from tamis.search.rankings import BM25, QueryLikelihood
-from tamis.search.segment_writer import append, without
+from tamis.search.segment_writer import append, delete_documents
 from tamis.search.snapshot import Snapshot
 from tamis.search.sources import IndexSource
 from tamis.text.analysis import Analyzer, analyzer
@@ -48,8 +48,7 @@ from tamis.text.passages import Tokens
 from tamis.types import Document, Encoder, Ids, Queries, Query, Top
 
 Result = TypeVar("Result")
-MEMORY = 1 << 30
-"""How much memory a build may take unless told otherwise."""
+DEFAULT_MEMORY = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Index:
         documents: AnyDocuments,
         path: Path | str,
         analyzer: Analyzer | str = "english",
-        memory: int = MEMORY,
+        memory: int = DEFAULT_MEMORY,
         force: bool = False,
     ) -> Index:
         """Build an index of documents, each with its own id; killed, nothing is left of it.
@@ -109,7 +108,7 @@ class Index:
             )
         return cls.open(path, analysis)
 
-    def add(self, documents: AnyDocuments, memory: int = MEMORY) -> None:
+    def add(self, documents: AnyDocuments, memory: int = DEFAULT_MEMORY) -> None:
         """Add documents; one with a known id takes the place of the one that had it.
 
         Strings alone are refused: the ids that `build` gives them would replace others.
@@ -122,52 +121,52 @@ class Index:
 
     def delete(self, ids: Iterable[str]) -> int:
         """Delete documents by id; how many of the ids were there."""
-        gone, before = Ids.of(ids), 0
+        doc_ids, before = Ids.of(ids), 0
         with durable.locked(self.path):
             commit = self._begin()
-            before = self.documents
-            self._end(without(self.path, commit, gone))
-        return before - self.documents
+            before = self.num_documents
+            self._end(delete_documents(self.path, commit, doc_ids))
+        return before - self.num_documents
 
-    def merge(self, memory: int = MEMORY) -> None:
+    def merge(self, memory: int = DEFAULT_MEMORY) -> None:
         """Write what is left of all segments as few new ones: as if built anew."""
         check_memory(memory)
         with durable.locked(self.path):
             commit = self._begin()
-            if self.snapshot.encoded:
+            if self.snapshot.embeddings:
                 check_complete(self)
             empty = replace(commit, segments=())
             documents = self.snapshot.documents()
             merged = append(self.path, empty, documents, self.analyzer, memory)
-            self._end(carry_vectors(self.path, merged, self.snapshot))
+            self._end(carry_embeddings(self.path, merged, self.snapshot))
 
     def encode(
         self,
         encoder: Encoder,
-        model: VectorModel | None = None,
+        model: EmbeddingModel | None = None,
         passages: str | None = None,
         *,
         tokens: Tokens | None = None,
         force: bool = False,
     ) -> None:
-        """Encode the documents that have no vectors yet; killed, the next call goes on from there.
+        """Encode the documents that have no embeddings yet; a killed call is resumed by the next.
 
-        A vector a document, or one a passage where `passages` says how they are split (as before
-        if there are vectors already); `tokens` measures a text for passages in tokens. All
-        documents must be encoded alike: with `force` the vectors there are are replaced.
+        One embedding per document, or one per passage if `passages` says how to split (default: as
+        the documents encoded before); `tokens` measures a text for passages in tokens. All
+        documents must be encoded alike: `force` encodes all again.
         """
         with durable.locked(self.path):
             commit = self._begin()
-            there = [] if force else self.snapshot.encoded
-            job = make_job(encoder, model, passages, tokens, there)
-            commit = without_vectors(commit) if force else commit
+            existing = [] if force else self.snapshot.embeddings
+            job = make_job(encoder, model, passages, tokens, existing)
+            commit = without_embeddings(commit) if force else commit
             self._end(encode_missing(self.path, commit, self.snapshot.segments, job))
             remove_work(self.path)
 
-    def drop_vectors(self) -> None:
-        """Remove all vectors, and what a stopped encoding has left."""
+    def drop_embeddings(self) -> None:
+        """Remove all embeddings, and what a stopped encoding has left."""
         with durable.locked(self.path):
-            self._end(without_vectors(self._begin()))
+            self._end(without_embeddings(self._begin()))
             remove_work(self.path)
 
     def _begin(self) -> Commit:
@@ -209,7 +208,7 @@ class Index:
         return IndexSource(self, QueryLikelihood(mu), threads=threads)
 
     def dense(self, encoder: Encoder, threads: int | None = None) -> DenseSource:
-        """The index searched by the vectors of its documents, with the encoder that made them."""
+        """The index searched by the embeddings of its documents; `encoder` encodes the queries."""
         check_complete(self)
         check_encoder(self, encoder)
         return DenseSource(self, encoder, threads)
@@ -232,14 +231,14 @@ class Index:
             self._end(replace(commit, tuned=tuned))
 
     @property
-    def documents(self) -> int:
+    def num_documents(self) -> int:
         """How many documents there are."""
         return self.snapshot.total("documents")
 
     @property
-    def documents_without_terms(self) -> int:
+    def num_documents_without_terms(self) -> int:
         """How many documents have no term, such as empty ones: no word finds them."""
-        return self.documents - self.snapshot.total("with_terms")
+        return self.num_documents - self.snapshot.total("with_terms")
 
     @property
     def total_terms(self) -> int:
@@ -263,7 +262,7 @@ class Index:
 
     def document_vector(self, doc_id: str) -> Mapping[str, int]:
         """How often each term occurs in one document; `KeyError` where there is none."""
-        return self.snapshot.vector(doc_id)
+        return self.snapshot.term_vector(doc_id)
 
     def score_text(self, query: str, text: str) -> float:
         """The BM25 score of any text; `index.ql().score_text` and the like for other rankings."""
@@ -277,7 +276,7 @@ class Index:
         return self.snapshot.documents()
 
     def __len__(self) -> int:
-        return self.documents
+        return self.num_documents
 
     def __contains__(self, doc_id: object) -> bool:
         ids = self.snapshot.ids
@@ -285,7 +284,7 @@ class Index:
 
     def __repr__(self) -> str:
         segments = len(self.snapshot.segments)
-        return f"<Index {self.path}: {self.documents:,} documents in {segments} segments>"
+        return f"<Index {self.path}: {self.num_documents:,} documents in {segments} segments>"
 
 
 def _hit(document: Document, score: float) -> Hit:
@@ -301,8 +300,8 @@ def verify(path: Path) -> None:
 def _verify(snapshot: Snapshot) -> None:
     for segment in snapshot.segments:
         segment.verify()
-    for vectors in snapshot.encoded:
-        vectors.files.verify()
+    for embeddings in snapshot.embeddings:
+        embeddings.files.verify()
 
 
 def check_memory(memory: int) -> None:
@@ -311,33 +310,33 @@ def check_memory(memory: int) -> None:
         raise InputError(f"{memory:,} bytes of memory are too few", hint="give it 400 MB at least")
 
 
-def _find_analyzer(wanted: Analyzer | str) -> Analyzer:
-    return analyzer(wanted) if isinstance(wanted, str) else wanted
+def _find_analyzer(name_or_analyzer: Analyzer | str) -> Analyzer:
+    return analyzer(name_or_analyzer) if isinstance(name_or_analyzer, str) else name_or_analyzer
 
 
-def _analyzer_of(path: Path, given: Analyzer | None) -> Analyzer:
+def _analyzer_of(path: Path, analysis: Analyzer | None) -> Analyzer:
     """The analyzer that the index was built with, in the same version."""
     recorded = manifest.expect(path, KIND, LAYOUT)["analyzer"]
-    if given is None:
+    if analysis is None:
         try:
-            given = analyzer(recorded["name"])
+            analysis = analyzer(recorded["name"])
         except InputError as error:
             raise InputError(
                 f"{path} was built with the analyzer {recorded['name']!r}, which tamis has not",
                 hint="hand that analyzer to Index.open",
             ) from error
-    if (given.name, given.version) != (recorded["name"], recorded["version"]):
+    if (analysis.name, analysis.version) != (recorded["name"], recorded["version"]):
         raise InputError(
             f"{path} was built with the analyzer {recorded['name']!r} version "
-            f"{recorded['version']!r}, not {given.name!r} version {given.version!r}",
+            f"{recorded['version']!r}, not {analysis.name!r} version {analysis.version!r}",
             hint="search with the analyzer it was built with, or build it again",
         )
-    return given
+    return analysis
 
 
 def _open_snapshot(path: Path) -> Snapshot:
     """The state of the index now."""
-    return _of_one_state(path, lambda: Snapshot(path, read_commit(path)), lambda s: s.damaged)
+    return _of_one_state(path, lambda: Snapshot(path, read_commit(path)), lambda s: s.damage)
 
 
 def _of_one_state(

@@ -29,14 +29,15 @@ def open_index(values: object, opening: Opening) -> Index:
     from tamis.search.index import Index
 
     check_keys("an index", values, {"path": str, "analyzer": dict})
-    part = cast(Spec, values)
-    check_keys("an analyzer", part["analyzer"], {"name": str, "version": str})
-    path = opening.path(part["path"])
+    spec = cast(Spec, values)
+    check_keys("an analyzer", spec["analyzer"], {"name": str, "version": str})
+    path = opening.path(spec["path"])
     index = opening.share(f"index {path}", lambda: Index.open(path))
     analyzer = index_spec(index)["analyzer"]
-    if analyzer != part["analyzer"]:
+    if analyzer != spec["analyzer"]:
         old, new = (
-            f"{one['name']!r} version {one['version']!r}" for one in (part["analyzer"], analyzer)
+            f"{described['name']!r} version {described['version']!r}"
+            for described in (spec["analyzer"], analyzer)
         )
         raise InputError(
             f"{path} has the analyzer {new}, the spec was written for {old}",
@@ -54,15 +55,15 @@ def open_ranking(what: str, values: Spec) -> tuple[Ranking, Spec]:
     types = PARAMETERS[name]
     parameters = {key: values[key] for key in types if key in values}
     check_keys(f"the ranking {name}", parameters, types)
-    rest = {key: values[key] for key in values if key not in ("ranking", *types)}
-    return BM25(**parameters) if name == "bm25" else QueryLikelihood(**parameters), rest
+    other = {key: values[key] for key in values if key not in ("ranking", *types)}
+    return BM25(**parameters) if name == "bm25" else QueryLikelihood(**parameters), other
 
 
 def open_encoder(spec: Spec, opening: Opening) -> Encoder:
-    """The encoder that a spec describes: a scorer that has vectors of its own."""
+    """The encoder that a spec describes: a scorer that has embeddings of its own."""
     encoder = opening.scorer(spec)
     if not hasattr(encoder, "encode"):
         raise InputError(
-            f"a {spec['scorer']} makes no vectors", hint="a dense search needs a bi-encoder"
+            f"a {spec['scorer']} makes no embeddings", hint="a dense search needs a bi-encoder"
         )
     return cast(Encoder, encoder)

@@ -20,14 +20,14 @@ def length_byte(length: int) -> int:
     """
     if length < EXACT:
         return length
-    rest = length - EXACT
+    excess = length - EXACT
     bits = 0
-    while rest >> bits != 0:
+    while excess >> bits != 0:
         bits += 1
     if bits < 4:
-        return EXACT + rest
+        return EXACT + excess
     shift = bits - 4
-    return EXACT + (((rest >> shift) & 7) | ((shift + 1) << 3))
+    return EXACT + (((excess >> shift) & 7) | ((shift + 1) << 3))
 
 
 def byte_lengths() -> NDArray[np.int64]:
@@ -36,7 +36,7 @@ def byte_lengths() -> NDArray[np.int64]:
     >>> byte_lengths()[[0, 23, 40, 41, 255]].tolist()
     [0, 23, 40, 42, 2013265944]
     """
-    rest = np.arange(256) - EXACT
-    shift = np.maximum((rest >> 3) - 1, 0)
-    coded = np.where(rest < 8, rest, ((rest & 7) | 8) << shift)
-    return np.where(rest < 0, np.arange(256), EXACT + coded)
+    excess = np.arange(256) - EXACT
+    shift = np.maximum((excess >> 3) - 1, 0)
+    coded = np.where(excess < 8, excess, ((excess & 7) | 8) << shift)
+    return np.where(excess < 0, np.arange(256), EXACT + coded)

@@ -25,7 +25,7 @@ Doubles = NDArray[np.float64]
 class Statistics:
     """What a ranking needs to know of the whole collection."""
 
-    documents: int
+    num_documents: int
     """With at least one term."""
     total_terms: int
 
@@ -76,19 +76,19 @@ class BM25:
 
     def pair_scores(self, frequency: Ints, length: Ints, collection: Statistics) -> PairScores:
         """See `Ranking.pair_scores`."""
-        one, k1, b = np.float32(1), np.float32(self.k1), np.float32(self.b)
-        average = np.float32(collection.total_terms / max(collection.documents, 1))
+        unit, k1, b = np.float32(1), np.float32(self.k1), np.float32(self.b)
+        average = np.float32(collection.total_terms / max(collection.num_documents, 1))
         lengths = byte_lengths().astype(np.float32)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            norms = one / (k1 * ((one - b) + b * lengths / average))
-        saturation = one + frequency.astype(np.float32) * norms[length]
+            norms = unit / (k1 * ((unit - b) + b * lengths / average))
+        saturation = unit + frequency.astype(np.float32) * norms[length]
         return PairScores(False, saturation, _NO_DOUBLES, _NO_INTS, _NO_DOUBLES)
 
     def term_scores(
         self, weights: Floats, documents_of: Ints, occurrences: Longs, collection: Statistics
     ) -> TermScores:
         """See `Ranking.term_scores`."""
-        idf = np.log(1 + (collection.documents - documents_of + 0.5) / (documents_of + 0.5))
+        idf = np.log(1 + (collection.num_documents - documents_of + 0.5) / (documents_of + 0.5))
         scaled = weights * idf.astype(np.float32)
         return TermScores(scaled, np.zeros(len(scaled)), scaled.astype(np.float64))
 

@@ -48,10 +48,10 @@ def expand(
 ) -> TermQueries:
     """The queries mixed with the terms of the documents that they found."""
     bounds, documents, scores = columns
-    vectors = snapshot.vectors(documents)
-    found = relevance_models(bounds, scores, *vectors, feedback_terms(snapshot), rm3.terms)
-    asked = (queries.offsets, queries.terms, queries.weights, queries.totals)
-    offsets, terms, weights = mix(np.float32(rm3.weight), *asked, *found)
+    term_vectors = snapshot.term_vectors(documents)
+    models = relevance_models(bounds, scores, *term_vectors, feedback_terms(snapshot), rm3.terms)
+    columns_of_queries = (queries.offsets, queries.terms, queries.weights, queries.totals)
+    offsets, terms, weights = mix(np.float32(rm3.weight), *columns_of_queries, *models)
     return TermQueries(offsets, terms, weights, np.ones(len(queries.totals)))
 
 
@@ -84,22 +84,22 @@ def keep_largest(values: Floats, terms: Ints, count: int, k: int) -> int:
 
     Equal values are ordered by term.
     """
-    kept = 0
+    size = 0
     for i in range(count):
         value, term = values[i], terms[i]
-        if kept == k and not (
+        if size == k and not (
             value > values[k - 1] or (value == values[k - 1] and term < terms[k - 1])
         ):
             continue
-        at = min(kept, k - 1)
+        at = min(size, k - 1)
         while at > 0 and (
             value > values[at - 1] or (value == values[at - 1] and term < terms[at - 1])
         ):
             values[at], terms[at] = values[at - 1], terms[at - 1]
             at -= 1
         values[at], terms[at] = value, term
-        kept = min(kept + 1, k)
-    return kept
+        size = min(size + 1, k)
+    return size
 
 
 @jit
@@ -114,7 +114,7 @@ def relevance_models(
 ) -> Any:
     """For each query the best k terms of its documents and their weights, which sum to one.
 
-    Each document's vector is cut to its k most frequent terms, scaled to sum to one, and weighted
+    Each document's term vector keeps its k most frequent terms, scaled to sum to one, and weighted
     by the document's score.
     """
     queries = len(bounds) - 1
@@ -180,7 +180,7 @@ def mix(
     room = len(terms) + model_counts.sum()
     new_terms, new_weights = np.empty(room, np.int32), np.empty(room, np.float32)
     new_offsets = np.zeros(queries + 1, np.int64)
-    rest = 1.0 - np.float64(share)
+    model_share = 1.0 - np.float64(share)
     at = 0
     for query in range(queries):
         first = at
@@ -189,23 +189,23 @@ def mix(
             added = 0.0
             for m in range(model_counts[query]):
                 if model_terms[query, m] == terms[i]:
-                    added = rest * np.float64(model_weights[query, m])
+                    added = model_share * np.float64(model_weights[query, m])
             new_terms[at], new_weights[at] = terms[i], np.float32(np.float64(own) + added)
             at += 1
         last = at
         for m in range(model_counts[query]):
-            known = False
+            is_present = False
             for i in range(first, last):
-                known = known or new_terms[i] == model_terms[query, m]
-            if not known:
+                is_present = is_present or new_terms[i] == model_terms[query, m]
+            if not is_present:
                 new_terms[at] = model_terms[query, m]
-                new_weights[at] = np.float32(rest * np.float64(model_weights[query, m]))
+                new_weights[at] = np.float32(model_share * np.float64(model_weights[query, m]))
                 at += 1
-        kept = first
+        end = first
         for i in range(first, at):
             if new_weights[i] >= np.float32(1e-20):
-                new_terms[kept], new_weights[kept] = new_terms[i], new_weights[i]
-                kept += 1
-        at = kept
+                new_terms[end], new_weights[end] = new_terms[i], new_weights[i]
+                end += 1
+        at = end
         new_offsets[query + 1] = at
     return new_offsets, new_terms[:at].copy(), new_weights[:at].copy()

@@ -53,7 +53,7 @@ class Workspace(NamedTuple):
 
     sums: Sums
     tables: NDArray[np.int32]
-    parts: NDArray[np.float64]
+    frequency_scores: NDArray[np.float64]
     keys: Keys
     spare: Keys
     histogram: NDArray[np.int32]
@@ -67,15 +67,17 @@ def fill_table(
     prior: Number,
     scale: Number,
     pairs: PairScores,
-    parts: NDArray[np.float64],
+    frequency_scores: NDArray[np.float64],
     table: Ints,
 ) -> None:
     """The score of each pair for one term, in units, at least one."""
     if pairs.likelihood:
         for i in range(len(pairs.frequencies)):
-            parts[i] = np.log(1.0 + pairs.frequencies[i] / prior)
+            frequency_scores[i] = np.log(1.0 + pairs.frequencies[i] / prior)
         for i in range(len(pairs.length_part)):
-            score = np.float64(weight) * (parts[pairs.frequency_of[i]] + pairs.length_part[i])
+            score = np.float64(weight) * (
+                frequency_scores[pairs.frequency_of[i]] + pairs.length_part[i]
+            )
             units = np.int32(np.float64(np.float32(max(score, 0.0))) * scale + 0.5)
             table[i] = units if units > 1 else np.int32(1)
     else:
@@ -145,7 +147,14 @@ def prepare(
             continue
         row = n - batch.offsets[query]
         table = work.tables[row]
-        fill_table(batch.weights[n], batch.priors[n], batch.scales[query], pairs, work.parts, table)
+        fill_table(
+            batch.weights[n],
+            batch.priors[n],
+            batch.scales[query],
+            pairs,
+            work.frequency_scores,
+            table,
+        )
         rank = k + segment.deletions
         top, reached = best_of_term(segment, term, table, rank, threshold, work.histogram)
         if reached > 0:

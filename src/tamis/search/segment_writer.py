@@ -15,7 +15,7 @@ from tamis.search.build import take_first, write_segment
 from tamis.search.commit import Commit, SegmentEntry
 from tamis.search.files import ArraysReader, ArraysWriter
 from tamis.search.segments import Segment
-from tamis.search.snapshot import opened
+from tamis.search.snapshot import open_segment
 from tamis.text.analysis import Analyzer
 from tamis.types import Document, Ids
 
@@ -25,20 +25,20 @@ def append(
 ) -> Commit:
     """Write documents as new segments; those of the commit lose the documents that come again."""
     new: list[SegmentEntry] = []
-    first, rest = take_first(documents)
+    first, remaining = take_first(documents)
     while first is not None:
         name = f"segment-{commit.next}"
-        with durable.new_folder(folder / name) as part:
-            write_segment(rest, part, analyzer, memory)
+        with durable.new_folder(folder / name) as new_folder:
+            write_segment(remaining, new_folder, analyzer, memory)
         entry = SegmentEntry(name, ArraysReader(folder / name).digest)
         commit = replace(commit, next=commit.next + 1)
-        ids = opened(folder, entry).ids
+        ids = open_segment(folder, entry).ids
         for earlier in new:
-            _refuse_repeated(ids, opened(folder, earlier).ids)
+            _refuse_repeated(ids, open_segment(folder, earlier).ids)
         if commit.segments:
-            commit = without(folder, commit, ids)
+            commit = delete_documents(folder, commit, ids)
         new.append(entry)
-        first, rest = take_first(rest)
+        first, remaining = take_first(remaining)
     return replace(commit, segments=(*commit.segments, *new))
 
 
@@ -51,40 +51,40 @@ def _refuse_repeated(ids: Ids, earlier: Ids) -> None:
         )
 
 
-def without(folder: Path, commit: Commit, gone: Ids) -> Commit:
+def delete_documents(folder: Path, commit: Commit, doc_ids: Ids) -> Commit:
     """The commit without the documents of these ids."""
-    left: list[SegmentEntry] = []
+    entries: list[SegmentEntry] = []
     for entry in commit.segments:
-        segment = opened(folder, entry)
-        found = gone.positions_in(segment.ids)
+        segment = open_segment(folder, entry)
+        positions = doc_ids.positions_in(segment.ids)
         deleted = ~segment.live()
-        newly = np.isin(segment.number, found[found >= 0]) & ~deleted
+        newly = np.isin(segment.number, positions[positions >= 0]) & ~deleted
         if (deleted | newly).all():
             continue
         if newly.any():
             name = f"deleted-{commit.next}"
             commit = replace(commit, next=commit.next + 1)
-            with durable.new_folder(folder / name) as part:
-                write_deleted(part, segment, deleted | newly)
+            with durable.new_folder(folder / name) as new_folder:
+                write_deleted(new_folder, segment, deleted | newly)
             digest = ArraysReader(folder / name).digest
             entry = replace(entry, deleted=name, deleted_digest=digest)
-        left.append(entry)
-    return replace(commit, segments=tuple(left))
+        entries.append(entry)
+    return replace(commit, segments=tuple(entries))
 
 
-def write_deleted(folder: Path, segment: Segment, gone: NDArray[np.bool_]) -> None:
+def write_deleted(folder: Path, segment: Segment, deleted: NDArray[np.bool_]) -> None:
     """Write which documents of a segment are gone, and what its terms lose with them."""
-    offsets, terms, frequencies = segment.vectors(np.flatnonzero(gone))
+    offsets, terms, frequencies = segment.term_vectors(np.flatnonzero(deleted))
     lost, where = np.unique(terms, return_inverse=True)
     occurrences = np.zeros(len(lost), np.int64)
     np.add.at(occurrences, where, frequencies)
     files = ArraysWriter(folder)
-    files.write("flags", gone.astype(np.uint8))
+    files.write("flags", deleted.astype(np.uint8))
     files.write("terms", lost.astype(np.int32))
     files.write("documents-of", np.bincount(where, minlength=len(lost)).astype(np.int32))
     files.write("occurrences", occurrences)
     files.finish(
-        documents=int(gone.sum()),
+        documents=int(deleted.sum()),
         with_terms=int((np.diff(offsets) > 0).sum()),
         total_terms=int(occurrences.sum()),
     )

@@ -86,13 +86,17 @@ class Segment:
 
     def documents_of(self) -> Ints:
         """Of each term: in how many of the documents that are left it occurs."""
-        return self._left("documents-of", None if self.deleted is None else "documents_of")
+        return self._counts_without_deleted(
+            "documents-of", None if self.deleted is None else "documents_of"
+        )
 
     def occurrences(self) -> Longs:
         """Of each term: how often it occurs in the documents that are left."""
-        return self._left("occurrences", None if self.deleted is None else "occurrences")
+        return self._counts_without_deleted(
+            "occurrences", None if self.deleted is None else "occurrences"
+        )
 
-    def _left(self, name: str, lost: str | None) -> NDArray[Any]:
+    def _counts_without_deleted(self, name: str, lost: str | None) -> NDArray[Any]:
         counts = self.files.array(name)
         if lost is not None:
             assert self.deleted is not None
@@ -120,8 +124,8 @@ class Segment:
         starts, ends = self._term_chunks[terms], self._term_chunks[terms + 1]
         self._postings.touch(self._chunk_start[starts], self._chunk_start[ends])
 
-    def vectors(self, documents: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
-        """The vectors of some documents: where each begins, its terms, how often each occurs."""
+    def term_vectors(self, documents: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
+        """Term vectors of some documents: where each begins, its terms, how often each occurs."""
         starts, ends = self.vector_offsets[documents], self.vector_offsets[documents + 1]
         self._vector_term.touch(starts, ends)
         self._vector_code.touch(starts, ends)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import DamagedError
 from tamis.search.commit import Commit, SegmentEntry
-from tamis.search.embeddings import Vectors, open_vectors
+from tamis.search.embeddings import Embeddings, open_embeddings
 from tamis.search.files import joined
 from tamis.search.rankings import Ranking, Statistics
 from tamis.search.score_tables import PairScores
@@ -54,11 +54,11 @@ class Lexicon:
         new = [term for term in dict.fromkeys(terms) if term not in self._known]
         if new:
             spelled = [term.encode(errors="replace").decode() for term in new]
-            found = self.terms.numbers(spelled).tolist()
-            left = self.documents_of
+            numbers = self.terms.numbers(spelled).tolist()
+            documents_of = self.documents_of
             self._known.update(
-                (term, number if number >= 0 and left[number] > 0 else -1)
-                for term, number in zip(new, found, strict=True)
+                (term, number if number >= 0 and documents_of[number] > 0 else -1)
+                for term, number in zip(new, numbers, strict=True)
             )
         return [self._known[term] for term in terms]
 
@@ -71,10 +71,10 @@ class Lexicon:
 def _union(tables: Sequence[Ids]) -> Ids:
     if not tables:
         return Ids.of([])
-    whole = tables[0]
+    union = tables[0]
     for table in tables[1:]:
-        whole = whole.union(table)
-    return whole
+        union = union.union(table)
+    return union
 
 
 class Snapshot:
@@ -82,30 +82,30 @@ class Snapshot:
 
     def __init__(self, folder: Path, commit: Commit) -> None:
         self.commit = commit
-        self.segments = [opened(folder, entry) for entry in commit.segments]
-        self.damaged: DamagedError | None = None
-        """What is wrong with the vectors, if something is; words can be searched all the same."""
-        self._dense: list[Vectors | None] = []
+        self.segments = [open_segment(folder, entry) for entry in commit.segments]
+        self.damage: DamagedError | None = None
+        """Why the embeddings cannot be read, if so; lexical search works all the same."""
+        self._segment_embeddings: list[Embeddings | None] = []
         try:
-            self._dense = [
-                open_vectors(folder, entry.vectors, entry.vectors_digest)
+            self._segment_embeddings = [
+                open_embeddings(folder, entry.vectors, entry.vectors_digest)
                 for entry in commit.segments
             ]
         except DamagedError as error:
-            self.damaged = error
+            self.damage = error
         self._pair_scores: dict[Ranking, list[PairScores]] = {}
 
     @property
-    def dense(self) -> list[Vectors | None]:
-        """Of each segment the vectors of its documents, where they were encoded."""
-        if self.damaged is not None:
-            raise self.damaged
-        return self._dense
+    def segment_embeddings(self) -> list[Embeddings | None]:
+        """Of each segment the embeddings of its documents, where they were encoded."""
+        if self.damage is not None:
+            raise self.damage
+        return self._segment_embeddings
 
     @property
-    def encoded(self) -> list[Vectors]:
-        """The vectors of those segments that have some."""
-        return [vectors for vectors in self.dense if vectors is not None]
+    def embeddings(self) -> list[Embeddings]:
+        """The embeddings of those segments that have some."""
+        return [embeddings for embeddings in self.segment_embeddings if embeddings is not None]
 
     def total(self, name: str) -> int:
         """How many documents, documents with_terms, or total_terms there are."""
@@ -162,27 +162,33 @@ class Snapshot:
             ]
         return self._pair_scores[ranking]
 
-    def vectors(self, numbers: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
-        """The vectors of these documents: where each begins, its terms, how often each occurs."""
+    def term_vectors(self, numbers: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
+        """Term vectors of these documents: where each begins, its terms, how often each occurs."""
         segment_of, document_of = self.places
-        chosen, documents = segment_of[numbers], document_of[numbers]
+        segments, documents = segment_of[numbers], document_of[numbers]
         sizes = np.zeros(len(numbers), np.int64)
-        parts = []
+        segment_columns = []
         for n, segment in enumerate(self.segments):
-            rows = np.flatnonzero(chosen == n)
+            rows = np.flatnonzero(segments == n)
             if len(rows):
-                offsets, terms, frequencies = segment.vectors(documents[rows])
+                offsets, terms, frequencies = segment.term_vectors(documents[rows])
                 number_of = self.lexicon.number_of[n]
                 sizes[rows] = np.diff(offsets)
-                parts.append((rows, terms if number_of is None else number_of[terms], frequencies))
-        order = np.argsort(joined((part[0] for part in parts), "<i8"), kind="stable")
+                segment_columns.append(
+                    (rows, terms if number_of is None else number_of[terms], frequencies)
+                )
+        order = np.argsort(
+            joined((columns[0] for columns in segment_columns), "<i8"), kind="stable"
+        )
         offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        if len(parts) == 1:
-            return offsets, parts[0][1], parts[0][2]
-        begins = np.concatenate([[0], np.cumsum(sizes[joined((p[0] for p in parts), "<i8")])])
+        if len(segment_columns) == 1:
+            return offsets, segment_columns[0][1], segment_columns[0][2]
+        begins = np.concatenate(
+            [[0], np.cumsum(sizes[joined((p[0] for p in segment_columns), "<i8")])]
+        )
         where = np.arange(offsets[-1]) + np.repeat(begins[:-1][order] - offsets[:-1], sizes)
-        terms = joined((part[1] for part in parts), "<i4")[where]
-        return offsets, terms, joined((part[2] for part in parts), "<i4")[where]
+        terms = joined((columns[1] for columns in segment_columns), "<i4")[where]
+        return offsets, terms, joined((columns[2] for columns in segment_columns), "<i4")[where]
 
     def document(self, doc_id: str) -> Document:
         """A document by its id; `KeyError` where there is none."""
@@ -198,17 +204,17 @@ class Snapshot:
                 if live:
                     yield document
 
-    def vector(self, doc_id: str) -> Mapping[str, int]:
+    def term_vector(self, doc_id: str) -> Mapping[str, int]:
         """How often each term occurs in one document."""
         number = self.ids.number(doc_id)
         if self.places[0][number] < 0:
             raise KeyError(doc_id)
-        _, terms, frequencies = self.vectors(np.array([number]))
+        _, terms, frequencies = self.term_vectors(np.array([number]))
         spelled = self.lexicon.terms.take(terms)
         return dict(zip(spelled, frequencies.tolist(), strict=True))
 
 
-def opened(folder: Path, entry: SegmentEntry) -> Segment:
+def open_segment(folder: Path, entry: SegmentEntry) -> Segment:
     """A segment, which must be the very one that the commit names."""
     deleted = None if entry.deleted is None else folder / entry.deleted
     segment = Segment(folder / entry.folder, deleted)

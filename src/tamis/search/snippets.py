@@ -29,8 +29,10 @@ def snippet(text: str, terms: Collection[str], analyzer: Analyzer, words: int = 
     >>> found.text, [found.text[start:end] for start, end in found.matches]
     ('… is cleaned. Then sieves …', ['sieves'])
     """
-    wanted = set(terms)
-    hits = [(term, start, end) for term, start, end in analyzer.spans(text) if term in wanted]
+    distinct_terms = set(terms)
+    hits = [
+        (term, start, end) for term, start, end in analyzer.spans(text) if term in distinct_terms
+    ]
     places = [match.span() for match in _WORD.finditer(text)]
     if not places:
         return Snippet("", ())
@@ -64,14 +66,14 @@ def _best_start(hits: list[tuple[str, int]], places: list[tuple[int, int]], word
     if not hits or len(places) <= words:
         return 0
     starts = [start for start, _ in places]
-    found = [start for _, start in hits]
+    hit_starts = [start for _, start in hits]
     best, choice = (0, 0), 0
     inside: Counter[str] = Counter()
     until = 0
     for number, (term, hit) in enumerate(hits):
         first = max(0, _word_at(starts, hit) - 3)
         first = min(first, len(places) - words)
-        end = bisect_left(found, places[first + words - 1][1])
+        end = bisect_left(hit_starts, places[first + words - 1][1])
         inside.update(later for later, _ in hits[until:end])
         until = max(until, end)
         value = (len(inside), until - number)

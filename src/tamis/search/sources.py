@@ -62,33 +62,36 @@ class IndexSource(Source):
         return as_run(queries, snapshot, columns)
 
     def _columns(
-        self, snapshot: Snapshot, asked: TermQueries, top: int
+        self, snapshot: Snapshot, queries: TermQueries, top: int
     ) -> tuple[Longs, Ints, Floats]:
         threads = self.threads or usable_cores()
         if self.feedback is not None:
-            first = search_terms(snapshot, asked, self.ranking, self.feedback.documents, threads)
-            asked = expand(snapshot, asked, self.feedback, first)
-        return search_terms(snapshot, asked, self.ranking, top, threads)
+            first = search_terms(snapshot, queries, self.ranking, self.feedback.documents, threads)
+            queries = expand(snapshot, queries, self.feedback, first)
+        return search_terms(snapshot, queries, self.ranking, top, threads)
 
     def score_text(self, query: str, text: str) -> float:
         """The score of any text under the collection's statistics (without RM3)."""
         snapshot, analyse = self.index.snapshot, self.index.analyzer.terms
-        asked, found = Counter(analyse(query)), Counter(analyse(text))
-        shared = [term for term in asked if term in found]
+        query_counts, text_counts = Counter(analyse(query)), Counter(analyse(text))
+        shared = [term for term in query_counts if term in text_counts]
         numbers = np.array(snapshot.lexicon.numbers(shared), np.int32)
-        known, lexicon = numbers >= 0, snapshot.lexicon
-        frequency = np.array([found[term] for term in shared], np.int32)[known]
-        length = np.full(len(frequency), length_byte(found.total()), np.int32)
-        weights = np.array([asked[term] for term in shared], np.float32)[known]
-        counts = lexicon.documents_of[numbers[known]], lexicon.occurrences[numbers[known]]
+        in_index, lexicon = numbers >= 0, snapshot.lexicon
+        frequency = np.array([text_counts[term] for term in shared], np.int32)[in_index]
+        length = np.full(len(frequency), length_byte(text_counts.total()), np.int32)
+        weights = np.array([query_counts[term] for term in shared], np.float32)[in_index]
+        counts = lexicon.documents_of[numbers[in_index]], lexicon.occurrences[numbers[in_index]]
         pairs = self.ranking.pair_scores(frequency, length, snapshot.statistics)
         scores = self.ranking.term_scores(weights, *counts, snapshot.statistics)
         highest = max(float(scores.bounds.max(initial=0.0)), 1e-25)
         scale = 2.0 ** np.floor(30 - np.log2(highest))
-        table, parts = np.zeros(len(frequency), np.int32), np.empty(len(pairs.frequencies))
+        table, frequency_scores = (
+            np.zeros(len(frequency), np.int32),
+            np.empty(len(pairs.frequencies)),
+        )
         total = 0.0
         for n in range(len(frequency)):
-            fill_table(scores.weights[n], scores.priors[n], scale, pairs, parts, table)
+            fill_table(scores.weights[n], scores.priors[n], scale, pairs, frequency_scores, table)
             total += float(table[n]) / scale
         return float(np.float32(total))
 
@@ -106,10 +109,10 @@ class IndexSource(Source):
 
 def open_source(values: Spec, opening: Opening) -> IndexSource:
     """See `registry.OPENERS`."""
-    ranking, rest = open_ranking("an index source", values)
-    check_keys("an index source", rest, {"index": dict}, {"rm3": dict})
+    ranking, other = open_ranking("an index source", values)
+    check_keys("an index source", other, {"index": dict}, {"rm3": dict})
     feedback = None
-    if "rm3" in rest:
-        check_keys("rm3", rest["rm3"], {"terms": int, "documents": int, "weight": NUMBER})
-        feedback = RM3(**rest["rm3"])
-    return IndexSource(open_index(rest["index"], opening), ranking, feedback, opening.threads)
+    if "rm3" in other:
+        check_keys("rm3", other["rm3"], {"terms": int, "documents": int, "weight": NUMBER})
+        feedback = RM3(**other["rm3"])
+    return IndexSource(open_index(other["index"], opening), ranking, feedback, opening.threads)

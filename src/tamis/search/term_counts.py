@@ -49,7 +49,7 @@ def count_terms(
     offsets: Longs,
     term_of: Ints,
     document: int,
-    seen: Longs,
+    last_seen: Longs,
     direct: Ints,
     frequencies: Ints,
     lengths: Ints,
@@ -60,9 +60,9 @@ def count_terms(
 ) -> Any:
     """Distinct terms and pair codes of documents numbered from `document` on.
 
-    `terms` and `codes` receive one entry a distinct term, `sizes` how many a document has; `seen`
-    holds for each term the last document that had it and its entry there. The result is how many
-    entries there are, how many terms were counted, and how many pairs are known.
+    `terms` and `codes` receive one entry per distinct term, `sizes` how many a document has;
+    `last_seen` holds for each term the last document that had it and its entry there. Returns how
+    many entries there are, how many terms were counted, and how many pairs are known.
     """
     counts = np.empty(len(terms), np.int32)
     count, total = 0, 0
@@ -74,11 +74,11 @@ def count_terms(
             if term < 0:
                 continue
             length += 1
-            entry = seen[term] - mark
+            entry = last_seen[term] - mark
             if 0 <= entry < 1 << 32:
                 counts[entry] += 1
             else:
-                seen[term] = mark + count
+                last_seen[term] = mark + count
                 terms[count] = term
                 counts[count] = 1
                 count += 1

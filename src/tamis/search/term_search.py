@@ -39,7 +39,7 @@ class TermQueries:
     weights: Floats
     totals: Doubles
 
-    def part(self, start: int, end: int) -> TermQueries:
+    def select_range(self, start: int, end: int) -> TermQueries:
         """The queries from `start` to `end`."""
         low, high = int(self.offsets[start]), int(self.offsets[end])
         return TermQueries(
@@ -62,10 +62,10 @@ def term_queries(snapshot: Snapshot, queries: Iterable[Mapping[str, float]]) -> 
     numbers = np.array(snapshot.lexicon.numbers(terms), np.int32)
     weight, ends = np.array(weights, np.float64), np.array(bounds, np.int64)
     _check_weights(terms, weight)
-    known = (numbers >= 0) & (weight > 0)
-    counted = np.concatenate([[0], np.cumsum(known)])
+    is_term = (numbers >= 0) & (weight > 0)
+    counted = np.concatenate([[0], np.cumsum(is_term)])
     return TermQueries(
-        counted[ends], numbers[known], weight[known].astype(np.float32), sums_of(ends, weight)
+        counted[ends], numbers[is_term], weight[is_term].astype(np.float32), sums_of(ends, weight)
     )
 
 
@@ -89,24 +89,24 @@ def search_terms(
     count = len(queries.totals)
     k = max(1, min(top, snapshot.total("documents")))
     size = max(1, min(BATCH, BATCH_KEYS // k, -(-count // (2 * threads))))
-    parts = [(start, min(start + size, count)) for start in range(0, count, size)]
+    ranges = [(start, min(start + size, count)) for start in range(0, count, size)]
     for n, segment in enumerate(snapshot.segments):
         segment.touch(np.unique(snapshot.lexicon.in_segment(n, queries.terms)))
     snapshot.pair_scores(ranking)
 
-    def search(part: tuple[int, int]) -> tuple[Longs, Ints, Floats]:
-        return unpack(*_search_part(snapshot, queries.part(*part), ranking, k))
+    def search(bounds: tuple[int, int]) -> tuple[Longs, Ints, Floats]:
+        return unpack(*_search_range(snapshot, queries.select_range(*bounds), ranking, k))
 
-    if threads > 1 and len(parts) > 1:
+    if threads > 1 and len(ranges) > 1:
         with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(search, parts))
+            columns = list(pool.map(search, ranges))
     else:
-        found = [search(part) for part in parts]
-    sizes = np.concatenate([np.empty(0, np.int64), *(counts for counts, _, _ in found)])
+        columns = [search(bounds) for bounds in ranges]
+    sizes = np.concatenate([np.empty(0, np.int64), *(counts for counts, _, _ in columns)])
     return (
         np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
-        np.concatenate([np.empty(0, np.int32), *(doc for _, doc, _ in found)]),
-        np.concatenate([np.empty(0, np.float32), *(score for _, _, score in found)]),
+        np.concatenate([np.empty(0, np.int32), *(doc for _, doc, _ in columns)]),
+        np.concatenate([np.empty(0, np.float32), *(score for _, _, score in columns)]),
     )
 
 
@@ -120,10 +120,10 @@ def _check_sizes(snapshot: Snapshot, queries: TermQueries) -> None:
         )
 
 
-def _search_part(
+def _search_range(
     snapshot: Snapshot, queries: TermQueries, ranking: Ranking, k: int
 ) -> tuple[Keys, Longs]:
-    """The best keys of some queries, a row a query, and how many each has."""
+    """The best keys of some queries, one row per query, and how many each has."""
     lexicon = snapshot.lexicon
     scores = ranking.term_scores(
         queries.weights,
@@ -178,4 +178,4 @@ def as_run(
     queries: Queries, snapshot: Snapshot, columns: tuple[Longs, Ints, NDArray[np.float32]]
 ) -> Run:
     """The columns as a run: they stand in the house order already."""
-    return Run.trusted(queries, snapshot.ids, *columns)
+    return Run._unchecked(queries, snapshot.ids, *columns)

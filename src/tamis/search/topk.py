@@ -44,14 +44,14 @@ def keep_best(
     """Move the k largest of distinct keys to the front, in no order; how many there are then."""
     if count <= k:
         return count
-    source, kept = keys, 0
+    source, size = keys, 0
     while True:
         low, shift, buckets = bucket_shift(source, count)
         histogram[:buckets] = 0
         for i in range(count):
             histogram[(source[i] - low) >> shift] += 1
         edge, above = buckets - 1, 0
-        while above + histogram[edge] < k - kept:
+        while above + histogram[edge] < k - size:
             above += histogram[edge]
             edge -= 1
         on_edge = 0
@@ -59,14 +59,14 @@ def keep_best(
             key = source[i]
             bucket = np.int64((key - low) >> shift)
             if bucket > edge:
-                keys[kept] = key
-                kept += 1
+                keys[size] = key
+                size += 1
             elif bucket == edge:
                 spare[on_edge] = key
                 on_edge += 1
-        if on_edge == k - kept:
+        if on_edge == k - size:
             for i in range(on_edge):
-                keys[kept + i] = spare[i]
+                keys[size + i] = spare[i]
             return k
         source, count = spare, on_edge
 
@@ -93,9 +93,9 @@ def sort_descending(keys: Keys, count: Number, spare: Keys, histogram: NDArray[n
     for bucket in range(buckets):
         end = np.int64(histogram[bucket])
         if end - start > 48:
-            part = np.sort(spare[start:end])
+            bucket_keys = np.sort(spare[start:end])
             for i in range(end - start):
-                spare[start + i] = part[end - start - 1 - i]
+                spare[start + i] = bucket_keys[end - start - 1 - i]
         else:
             for i in range(start + 1, end):
                 key = spare[i]

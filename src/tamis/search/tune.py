@@ -42,7 +42,7 @@ GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "weight": (0.2, 0.35, 0.5, 0.65, 0.8),
     },
 }
-"""What is tried, parameter by parameter: ours, around Anserini's defaults and the usual tunings."""
+"""What is tried, parameter by parameter: ours, around Anserini's defaults and common tunings."""
 
 DEFAULTS = {
     "bm25": {"k1": 0.9, "b": 0.4},
@@ -60,7 +60,7 @@ class Tuning:
     grid: Mapping[str, tuple[float, ...]]
     candidates: tuple[Mapping[str, float], ...]
     values: Values
-    """A row a candidate, a column a query."""
+    """One row per candidate, one column per query."""
     held_out: Values
     """A query's value with the candidate chosen without its fold."""
 
@@ -70,7 +70,7 @@ class Tuning:
         return self.candidates.index(DEFAULTS[self.what])
 
     @property
-    def chosen(self) -> int:
+    def best(self) -> int:
         """The number of the best candidate; of equal ones the first nearest to the default."""
         means = self.values.mean(1)
         best = np.flatnonzero(means >= means.max() - 1e-12).tolist()
@@ -79,7 +79,7 @@ class Tuning:
     @property
     def parameters(self) -> Mapping[str, float]:
         """The chosen parameters."""
-        return self.candidates[self.chosen]
+        return self.candidates[self.best]
 
     def mean(self, number: int) -> float:
         """A candidate's mean over all queries."""
@@ -121,7 +121,7 @@ class Tuning:
             "parameters": dict(self.parameters),
             "measure": str(self.measure),
             "queries": self.values.shape[1],
-            "mean": self.mean(self.chosen),
+            "mean": self.mean(self.best),
             "default mean": self.mean(self.default),
             "held-out gain": self.gain,
             "p": self.p_value,
@@ -142,14 +142,14 @@ def tune(
 ) -> Tuning:
     """Try every candidate of a grid on the judged queries (`sample` of them, seeded, at most).
 
-    `rm3` is tuned on top of `start`, the ranking it refines: BM25 with its defaults unless given.
+    `rm3` is tuned on top of `start`, the ranking it refines; default: BM25 with its defaults.
     """
     measure = parse_measure(measure)
-    asked = judged_queries(queries, qrels, sample, seed)
-    judged = qrels.select(asked.ids)
-    if len(asked) < 2 * k:
+    tuning_queries = judged_queries(queries, qrels, sample, seed)
+    judged = qrels.select(tuning_queries.ids)
+    if len(tuning_queries) < 2 * k:
         raise InputError(
-            f"{len(asked)} judged queries are too few to tune on with {k} folds",
+            f"{len(tuning_queries)} judged queries are too few to tune on with {k} folds",
             hint=f"judge {2 * k} queries at least, or keep the defaults",
         )
     grid = GRIDS[what]
@@ -157,15 +157,17 @@ def tune(
     base = start or index.bm25()
     top = int(measure.cutoff or 1000)
     rows = []
-    one = configured(base, what, candidates[0]).search(asked.select(np.arange(1)), top)
-    evaluate(judged, {"run": one}, [measure])  # what is only done once, before the clock starts
+    warm_up = configured(base, what, candidates[0]).search(tuning_queries.select(np.arange(1)), top)
+    evaluate(judged, {"run": warm_up}, [measure])  # what is only done once, before the clock starts
     with Progress(f"tuning {what}", len(candidates), "candidates") as progress:
         for candidate in candidates:
-            run = configured(base, what, candidate).search(asked, top)
+            run = configured(base, what, candidate).search(tuning_queries, top)
             rows.append(evaluate(judged, {"run": run}, [measure]).values("run", measure))
             progress.advance()
     values = np.array(rows)
-    return Tuning(what, measure, grid, candidates, values, _held_out(values, asked, k, seed))
+    return Tuning(
+        what, measure, grid, candidates, values, _held_out(values, tuning_queries, k, seed)
+    )
 
 
 def judged_queries(queries: Queries, qrels: Qrels, sample: int | None, seed: int) -> Queries:
@@ -189,9 +191,9 @@ def configured(source: IndexSource, what: What, parameters: Mapping[str, float])
 
 def _held_out(values: Values, queries: Queries, k: int, seed: int) -> Values:
     """Each query's value with the candidate that is best on the folds without it."""
-    found = np.empty(values.shape[1])
+    held_out_values = np.empty(values.shape[1])
     for learn, held_out in folds(queries, k, seed=seed):
         best = int(values[:, learn.positions_in(queries.ids)].mean(1).argmax())
         where = held_out.positions_in(queries.ids)
-        found[where] = values[best, where]
-    return found
+        held_out_values[where] = values[best, where]
+    return held_out_values

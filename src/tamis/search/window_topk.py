@@ -46,15 +46,15 @@ def finish(
 ) -> Number:
     """Turn what was harvested, sums above places, into keys; deleted documents are left out."""
     keys, number, deleted = work.keys, segment.number, segment.deleted
-    unit, done = 1.0 / scale, work.finished[0]
-    for i in range(done, count):
+    unit, num_finished = 1.0 / scale, work.finished[0]
+    for i in range(num_finished, count):
         document = np.int64(keys[i] & np.uint64(0xFFFFFFFF))
         if segment.deletions == 0 or deleted[document] == 0:
             score = np.int64(keys[i] >> np.uint64(32))
-            keys[done] = key_of(score, unit, terms, number[document])
-            done += 1
-    work.finished[0] = done
-    return done
+            keys[num_finished] = key_of(score, unit, terms, number[document])
+            num_finished += 1
+    work.finished[0] = num_finished
+    return num_finished
 
 
 @jit
@@ -211,14 +211,14 @@ def harvest_looking_up(
     at, bound = starts[:light].copy(), tops[:light].sum()
     for i in range(starts[term], ends[term]):
         place = np.int64(postings[i] >> np.uint32(16))
-        score, left = np.int64(sums[place]), bound
+        score, reachable = np.int64(sums[place]), bound
         sums[place] = 0
         if score == 0:
             continue
         for t in range(light - 1, -1, -1):
-            if score + left < threshold:
+            if score + reachable < threshold:
                 break
-            left -= tops[t]
+            reachable -= tops[t]
             at[t] = find_posting(postings, at[t], ends[t], place)
             if at[t] < ends[t] and np.int64(postings[at[t]] >> np.uint32(16)) == place:
                 score += tables[rows[t], postings[at[t]] & np.uint32(0xFFFF)]

@@ -34,11 +34,11 @@ BLOCK = 1 << 18
 @jit
 def fold(text: Eights) -> None:
     """Put A to Z in lower case, in place."""
-    ones = u64(0x0101010101010101)
+    byte_ones = u64(0x0101010101010101)
     for n in range(len(text)):
-        low = text[n] & (ones * u64(0x7F))
-        upper = (low + ones * u64(0x80 - 0x41)) & ~(low + ones * u64(0x80 - 0x5B))
-        text[n] |= ((upper & ~text[n]) >> u64(2)) & (ones * u64(0x20))
+        low = text[n] & (byte_ones * u64(0x7F))
+        upper = (low + byte_ones * u64(0x80 - 0x41)) & ~(low + byte_ones * u64(0x80 - 0x5B))
+        text[n] |= ((upper & ~text[n]) >> u64(2)) & (byte_ones * u64(0x20))
 
 
 @jit
@@ -50,11 +50,11 @@ def eight_at(text: Eights, start: Integer, length: Integer) -> Any:
 @jit
 def rest_of(text: Eights, start: Integer, length: Integer) -> Any:
     """A hash of what a word has beyond its first sixteen bytes."""
-    rest = u64(0)
-    for done in range(u64(16), length, u64(8)):
-        rest = (rest ^ (rest >> u64(32))) * u64(0x9E3779B97F4A7C15)
-        rest += eight_at(text, start + done, length - done)
-    return rest
+    hashed = u64(0)
+    for offset in range(u64(16), length, u64(8)):
+        hashed = (hashed ^ (hashed >> u64(32))) * u64(0x9E3779B97F4A7C15)
+        hashed += eight_at(text, start + offset, length - offset)
+    return hashed
 
 
 @jit
@@ -69,9 +69,9 @@ def row_of(first: Integer, second: Integer, rest: Integer, slots: Eights) -> Any
 def is_stored(text: Eights, start: Integer, length: Integer, stored: Eights, at: Integer) -> bool:
     """Whether a word goes on as a stored one does that has the same first sixteen bytes."""
     same = True
-    for done in range(u64(16), length, u64(8)):
-        kept = stored[u64(at) + (done >> u64(3))]
-        same &= kept == eight_at(text, start + done, length - done)
+    for offset in range(u64(16), length, u64(8)):
+        stored_eight = stored[u64(at) + (offset >> u64(3))]
+        same &= stored_eight == eight_at(text, start + offset, length - offset)
     return same
 
 
@@ -99,9 +99,9 @@ def number_words(
         head = min(length, u64(8))
         first = eight_at(text, start, head)
         second = eight_at(text, start + u64(8), length - head)
-        rest = rest_of(text, start, length) if length > u64(16) else u64(0)
-        row = row_of(first, second, rest, slots)
-        held = u64(0)
+        rest_hash = rest_of(text, start, length) if length > u64(16) else u64(0)
+        row = row_of(first, second, rest_hash, slots)
+        number = u64(0)
         while True:
             entry = slots[row + u64(3)]
             if entry == u64(0):
@@ -109,29 +109,31 @@ def number_words(
             if (
                 slots[row] == first
                 and slots[row + u64(1)] == second
-                and slots[row + u64(2)] == rest
+                and slots[row + u64(2)] == rest_hash
                 and entry >> u64(32) == length
             ):
-                held = entry & u64(0xFFFFFFFF)
+                number = entry & u64(0xFFFFFFFF)
                 if length <= u64(16) or is_stored(
-                    text, start, length, stored, starts[held - u64(1)]
+                    text, start, length, stored, starts[number - u64(1)]
                 ):
                     break
-                held = u64(0)
+                number = u64(0)
             row = (row + u64(4)) & last
-        if held == u64(0):
+        if number == u64(0):
             to = starts[distinct]
             if distinct >= len(lengths) or to + MOST_EIGHTS > len(stored):
                 return n, distinct
-            for done in range(u64(0), length, u64(8)):
-                stored[u64(to) + (done >> u64(3))] = eight_at(text, start + done, length - done)
+            for offset in range(u64(0), length, u64(8)):
+                stored[u64(to) + (offset >> u64(3))] = eight_at(
+                    text, start + offset, length - offset
+                )
             lengths[distinct] = length
             distinct += 1
-            held = u64(distinct)
+            number = u64(distinct)
             starts[distinct] = to + np.int64((length + u64(7)) >> u64(3))
-            slots[row], slots[row + u64(1)], slots[row + u64(2)] = first, second, rest
-            slots[row + u64(3)] = (length << u64(32)) | held
-        numbers[n] = np.int64(held) - 1
+            slots[row], slots[row + u64(1)], slots[row + u64(2)] = first, second, rest_hash
+            slots[row + u64(3)] = (length << u64(32)) | number
+        numbers[n] = np.int64(number) - 1
     return len(numbers), distinct
 
 
@@ -187,11 +189,11 @@ class Words:
 
     def _number(self, text: Eights, places: NDArray[np.int32]) -> NDArray[np.int32]:
         numbers = np.empty(len(places), np.int32)
-        done = 0
+        num_done = 0
         while True:
             table = (self._slots, self._stored, self._starts, self._lengths, self.count)
-            done, self.count = number_words(text, places, done, *table, numbers)
-            if done == len(numbers):
+            num_done, self.count = number_words(text, places, num_done, *table, numbers)
+            if num_done == len(numbers):
                 return numbers
             self._grow()
 

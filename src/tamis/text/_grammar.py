@@ -44,7 +44,7 @@ class Rule:
         return Rule("either", (self, other))
 
 
-def one(names: str) -> Rule:
+def one_of(names: str) -> Rule:
     """One code point of any of these classes."""
     return Rule("one", classes=frozenset(names.split()))
 
@@ -66,16 +66,20 @@ def maybe(rule: Rule) -> Rule:
 
 def extended(names: str) -> Rule:
     """One code point of these classes and the marks that ride on it (WB4)."""
-    return one(names) + many(one(EXTEND))
+    return one_of(names) + many(one_of(EXTEND))
 
 
 def emoji() -> Rule:
     """An emoji sequence: characters joined by ZWJ, a tag sequence, a keycap, a flag."""
-    marks, joiner, colour = many(one(PLAIN_EXTEND)), one("ZWJ"), maybe(one("Emoji_Selector"))
-    character = many(joiner) + one("Emoji ALetter_Emoji") + marks + colour
-    element = character | (one("Emoji_Modifier") + marks)
-    tags = some(one("Tag")) + one("Tag_End")
-    keycap = one("Keycap_Base Digit") + marks + colour + one("Keycap") + marks
+    marks, joiner, colour = (
+        many(one_of(PLAIN_EXTEND)),
+        one_of("ZWJ"),
+        maybe(one_of("Emoji_Selector")),
+    )
+    character = many(joiner) + one_of("Emoji ALetter_Emoji") + marks + colour
+    element = character | (one_of("Emoji_Modifier") + marks)
+    tags = some(one_of("Tag")) + one_of("Tag_End")
+    keycap = one_of("Keycap_Base Digit") + marks + colour + one_of("Keycap") + marks
     flag = extended("Regional_Indicator") + extended("Regional_Indicator")
     return (element + (many(joiner + element) | tags)) | keycap | flag
 
@@ -114,18 +118,18 @@ def after(pending: Pending, name: str) -> Iterator[Pending]:
     """What may be pending once a code point of class `name` has been read."""
     if not pending:
         return
-    rule, rest = pending[0], pending[1:]
+    rule, later = pending[0], pending[1:]
     if rule.kind == "one":
         if name in rule.classes:
-            yield rest
+            yield later
     elif rule.kind == "then":
-        yield from after(rule.parts + rest, name)
+        yield from after(rule.parts + later, name)
     elif rule.kind == "either":
-        for part in rule.parts:
-            yield from after((part, *rest), name)
+        for alternative in rule.parts:
+            yield from after((alternative, *later), name)
     else:
         yield from after((*rule.parts, *pending), name)
-        yield from after(rest, name)
+        yield from after(later, name)
 
 
 def may_end(rule: Rule) -> bool:
@@ -171,9 +175,9 @@ def minimal(rows: list[list[int]], accepts: list[bool]) -> tuple[list[list[int]]
     groups, count = [int(accept) for accept in accepts], 0
     while len(set(groups)) > count:
         count = len(set(groups))
-        seen: dict[tuple[int, ...], int] = {}
+        numbers: dict[tuple[int, ...], int] = {}
         keys = [(groups[n], *(groups[state] for state in row)) for n, row in enumerate(rows)]
-        groups = [seen.setdefault(key, len(seen)) for key in keys]
+        groups = [numbers.setdefault(key, len(numbers)) for key in keys]
     first = [groups.index(group) for group in range(count)]
     return [[groups[state] for state in rows[n]] for n in first], [accepts[n] for n in first]
 
@@ -206,5 +210,5 @@ def blank_separated_words() -> Automaton:
     classes = np.ones(0x110000, np.uint8)
     classes[list(SPACES)] = 0
     classes[0xD800:0xE000] = 0
-    steps, accepts = compiled(some(one("black")), ["space", "black"])
+    steps, accepts = compiled(some(one_of("black")), ["space", "black"])
     return Automaton(classes, np.array(steps, np.uint8), np.array(accepts))

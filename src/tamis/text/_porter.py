@@ -78,9 +78,9 @@ def replaced(word: str, rules: list[tuple[str, str]], least: int) -> str:
     """Steps 2 to 4: the longest ending that fits, replaced if m of what is before allows."""
     for old, new in rules:
         if word.endswith(old):
-            kept = word[: len(word) - len(old)] + new
-            before = kept if least == 2 else word[: -len(old)]
-            return kept if measure(before) >= least else word
+            stem = word[: len(word) - len(old)] + new
+            before = stem if least == 2 else word[: -len(old)]
+            return stem if measure(before) >= least else word
     return word
 
 

@@ -200,10 +200,10 @@ def find_words(
                     at = stop
                 else:
                     after = byte_after[data[at]]
-                    whole = after == ENDS or (
+                    is_whole = after == ENDS or (
                         after == MAY_END and (at + 1 >= end or byte_beyond[data[at + 1]])
                     )
-                    if not whole:
+                    if not is_whole:
                         at = longest_match(
                             data, start, at, end, after_letter, classes, steps, accepts
                         )

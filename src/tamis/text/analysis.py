@@ -91,7 +91,7 @@ class Analyzer(Protocol):
         ...
 
 
-class _Known(dict[str, tuple[str, ...]]):
+class _TermCache(dict[str, tuple[str, ...]]):
     """The terms of stretches of text without blanks, worked out at first sight."""
 
     def __init__(self, terms: Callable[[str], Iterable[str]]) -> None:
@@ -126,7 +126,7 @@ class WordAnalyzer:
     ) -> None:
         self.name, self.version = name, version
         self._automaton, self._fold, self._ascii_word = automaton, fold, ascii_word
-        self._term, self._known = term, _Known(self._terms_of)
+        self._term, self._known = term, _TermCache(self._terms_of)
 
     def __repr__(self) -> str:
         return f"analyzer({self.name!r})"
@@ -146,8 +146,8 @@ class WordAnalyzer:
 
     def spans(self, text: str) -> list[Span]:
         """The terms of a text, each with where its word starts and ends in the text."""
-        found = ((self._term(text[start:end]), start, end) for start, end in self._places(text))
-        return [span for span in found if span[0]]
+        spans = ((self._term(text[start:end]), start, end) for start, end in self._places(text))
+        return [span for span in spans if span[0]]
 
     def bulk(self) -> WordBulk:
         """A fresh table for numbering the words of many documents; one a thread."""
@@ -185,10 +185,10 @@ class WordBulk:
     def add(self, buffer: Bytes, offsets: Positions) -> Numbered:
         """Number the words of the documents `buffer[offsets[n]:offsets[n + 1]]`, in UTF-8."""
         before = self._words.count
-        found = Numbered(*self._words.add(buffer, offsets))
+        numbered = Numbered(*self._words.add(buffer, offsets))
         new = [self._number(self._term(word)) for word in self._words.since(before)]
         self._term_of = np.append(self._term_of, np.array(new, np.int32))
-        return found
+        return numbered
 
     @property
     def term_of(self) -> NDArray[np.int32]:
@@ -224,12 +224,12 @@ class FunctionAnalyzer:
 
     def spans(self, text: str) -> list[Span]:
         """The words of a text that are one term by themselves, with where they start and end."""
-        found = []
+        spans = []
         for _, start, end in analyzer("unicode").spans(text):
             terms = self.terms(text[start:end])
             if len(terms) == 1:
-                found.append((terms[0], start, end))
-        return found
+                spans.append((terms[0], start, end))
+        return spans
 
     def bulk(self) -> FunctionBulk:
         """A fresh table for numbering the terms of many documents; one a thread."""

@@ -24,13 +24,13 @@ def normalise_query(text: str) -> str:
     return " ".join(plain.split()).rstrip("?!.,;: ") or text.strip()
 
 
-def is_same_query(one: str, other: str) -> bool:
+def is_same_query(first: str, other: str) -> bool:
     """Whether two texts are one query.
 
     >>> is_same_query("sift flour", "SIFT  flour?"), is_same_query("C", "C++")
     (True, False)
     """
-    return normalise_query(one) == normalise_query(other)
+    return normalise_query(first) == normalise_query(other)
 
 
 def query_hash(text: str) -> str:
@@ -68,7 +68,7 @@ def _root(parent: list[int], number: int) -> int:
     return number
 
 
-def near_any(texts: Sequence[str], others: Sequence[str], threshold: float = 0.8) -> list[int]:
+def near_any(texts: Sequence[str], references: Sequence[str], threshold: float = 0.8) -> list[int]:
     """The numbers of the texts that are nearly the same as one of the others, by the same measure.
 
     Texts are compared with the others only, not with each other.
@@ -77,7 +77,7 @@ def near_any(texts: Sequence[str], others: Sequence[str], threshold: float = 0.8
     [0]
     """
     mine, theirs = (
-        [frozenset(_WORD.findall(text.casefold())) for text in some] for some in (texts, others)
+        [frozenset(_WORD.findall(text.casefold())) for text in some] for some in (texts, references)
     )
     frequency = Counter(word for text in (*mine, *theirs) for word in text)
     having: dict[str, list[frozenset[str]]] = defaultdict(list)

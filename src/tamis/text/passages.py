@@ -160,7 +160,7 @@ def split(
     if not document.text.strip():
         return _of_title(document)
     if spec.unit == "whole":
-        return _numbered(document, [0], _whole(document.text))
+        return _numbered(document, [0], _stripped_span(document.text))
     if spec.unit == "words" and not spec.stride:
         spans = _to_sentence_ends(document, spec.size)
         return _numbered(document, range(len(spans)), spans)
@@ -168,9 +168,9 @@ def split(
         return _word_windows(document, spec, seed)
     units = _units(document.text, spec, tokens)
     if not units:
-        return _numbered(document, [0], _whole(document.text))
-    kept, _ = _windows(document.id, len(units), spec, seed)
-    spans = [_span(document.text, units, first, last) for _, first, last in kept]
+        return _numbered(document, [0], _stripped_span(document.text))
+    windows, _ = _windows(document.id, len(units), spec, seed)
+    spans = [_span(document.text, units, first, last) for _, first, last in windows]
     return _numbered(document, range(len(spans)), spans)
 
 
@@ -187,10 +187,10 @@ def _span(text: str, units: Sequence[Span], first: int, last: int) -> Span:
 
 def _word_windows(document: Document, spec: PassageSpec, seed: int) -> Split:
     starts, ends = word_spans(document.text)
-    kept, windows = _windows(document.id, len(starts), spec, seed)
-    numbers, firsts, lasts = (list(column) for column in zip(*kept, strict=True))
+    sampled, windows = _windows(document.id, len(starts), spec, seed)
+    numbers, firsts, lasts = (list(column) for column in zip(*sampled, strict=True))
     spans = list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
-    return _numbered(document, numbers, spans, windows, len(starts) - _covered(kept))
+    return _numbered(document, numbers, spans, windows, len(starts) - _covered(sampled))
 
 
 def _numbered(
@@ -207,14 +207,14 @@ def _numbered(
     return Split(passages, len(passages) if windows is None else windows, left_out)
 
 
-def _whole(text: str) -> list[Span]:
+def _stripped_span(text: str) -> list[Span]:
     return [(len(text) - len(text.lstrip()), len(text.rstrip()))]
 
 
 def _of_title(document: Document) -> Split:
     if not document.title.strip():
         return Split((), 0)
-    [(start, end)] = _whole(document.title)
+    [(start, end)] = _stripped_span(document.title)
     return Split((Passage(document.id, 0, start, end, "title"),), 1)
 
 
@@ -246,16 +246,16 @@ def _sample(doc_id: str, count: int, size: int, seed: int) -> list[int]:
     """Some of the windows between first and last, in order: those whose hash is smallest."""
     name = doc_id.encode("utf-8", "surrogatepass")
 
-    def drawn(number: int) -> int:
+    def draw(number: int) -> int:
         return int(xxhash.xxh3_64_intdigest(b"%b\0%d" % (name, number), seed))
 
-    return sorted(sorted(range(1, count - 1), key=drawn)[:size])
+    return sorted(sorted(range(1, count - 1), key=draw)[:size])
 
 
-def _covered(kept: Sequence[tuple[int, int, int]]) -> int:
+def _covered(windows: Sequence[tuple[int, int, int]]) -> int:
     """How many units are in at least one window."""
     total, reached = 0, -1
-    for _, first, last in kept:
+    for _, first, last in windows:
         total += last - max(first, reached + 1) + 1
         reached = last
     return total
@@ -265,19 +265,19 @@ def _to_sentence_ends(document: Document, size: int) -> list[Span]:
     """Passages of so many words, each going on to the end of its last word's sentence."""
     starts, ends = word_spans(document.text)
     title_words = len(word_spans(document.title)[0]) if document.title else 0
-    wanted = max(1, size - title_words)
-    if len(starts) <= wanted:
+    words_left = max(1, size - title_words)
+    if len(starts) <= words_left:
         return [(int(starts[0]), int(ends[-1]))]
     sentence_ends = [end for _, end in split_sentences(document.text)]
     last_words: list[int] = (ends.searchsorted(sentence_ends, side="right") - 1).tolist()
     firsts, lasts = [0], []
-    while firsts[-1] + wanted < len(starts):
-        last = last_words[bisect_left(last_words, firsts[-1] + wanted - 1)]
+    while firsts[-1] + words_left < len(starts):
+        last = last_words[bisect_left(last_words, firsts[-1] + words_left - 1)]
         if last + 1 == len(starts):
             break
         lasts.append(last)
         firsts.append(last + 1)
-        wanted = size
+        words_left = size
     lasts.append(len(starts) - 1)
     return list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
 
@@ -352,8 +352,8 @@ def text_of(document: Document, passage: Passage, title: TitleRule = "every") ->
         raise InputError(f"a passage of {passage.doc_id!r} is not of document {document.id!r}")
     if passage.field == "title":
         return document.title[passage.start : passage.end]
-    whole = document.text if passage.field == "text" else document.fields[passage.field]
-    text = whole[passage.start : passage.end]
+    field_text = document.text if passage.field == "text" else document.fields[passage.field]
+    text = field_text[passage.start : passage.end]
     heading = document.title.strip()
     if not heading or title == "never" or (title == "once" and passage.number > 0):
         return text

@@ -106,16 +106,16 @@ def split_sentences(text: str) -> list[Span]:
 
 def _gaps(text: str) -> list[Span]:
     """The stretches between sentences, in order: where one ends and where the next starts."""
-    found = _stops(text)
-    others = _line_ends(text)
+    stops = _stops(text)
+    gaps = _line_ends(text)
     if not text.isascii():
-        others += _wide_stops(text)
-    return sorted({*found, *others}) if others else found
+        gaps += _wide_stops(text)
+    return sorted({*stops, *gaps}) if gaps else stops
 
 
 def _stops(text: str) -> list[Span]:
     """The white space behind stops that end a sentence."""
-    found: list[Span] = []
+    gaps: list[Span] = []
     start = 0
     plain = text.isascii()
     for match in _STOP.finditer(text):
@@ -132,8 +132,8 @@ def _stops(text: str) -> list[Span]:
             continue
         gap = match.span(GAP)
         start = gap[1]
-        found.append(gap)
-    return found
+        gaps.append(gap)
+    return gaps
 
 
 def _goes_on(text: str, start: int, at: int, match: re.Match[str]) -> bool:
@@ -168,24 +168,24 @@ def _opens(text: str, start: int, at: int) -> bool:
 
 def _wide_stops(text: str) -> list[Span]:
     """The places behind stops that need no white space after them, as in Chinese."""
-    found: list[Span] = []
+    gaps: list[Span] = []
     for match in _WIDE_STOP.finditer(text):
         end = match.end()
         following = text[end : end + 1]
         if match["closers"] and not (following.isspace() or following in _WIDE_OPENERS):
             continue
-        found.append((end, _past_blanks(text, end)))
-    return found
+        gaps.append((end, _past_blanks(text, end)))
+    return gaps
 
 
 def _past_blanks(text: str, at: int) -> int:
-    found = _NOT_BLANK.search(text, at)
-    return found.start() if found else len(text)
+    match = _NOT_BLANK.search(text, at)
+    return match.start() if match else len(text)
 
 
 def _line_ends(text: str) -> list[Span]:
     """The ends of lines that end a sentence."""
-    found: list[Span] = []
+    ends: list[Span] = []
     width, line_start = -1, 0
     rare = any(character in text for character in _RARE_LINE_ENDS)
     for match in (_ANY_LINE_END if rare else _LINE_END).finditer(text):
@@ -200,8 +200,8 @@ def _line_ends(text: str) -> list[Span]:
         if not goes_on:
             while end and text[end - 1].isspace():
                 end -= 1
-            found.append((end, following))
-    return found
+            ends.append((end, following))
+    return ends
 
 
 def _goes_on_below(text: str, line: int, following: int, width: int) -> bool:
@@ -240,5 +240,5 @@ def _cut(text: str, start: int, end: int) -> Span | None:
             places = [m.span("gap") for m in pattern.finditer(text, low, start + LONGEST + 1)]
             if places:
                 return places[-1]
-    found = _CUTS[-1].search(text, start + LONGEST, end)
-    return found.span("gap") if found else None
+    match = _CUTS[-1].search(text, start + LONGEST, end)
+    return match.span("gap") if match else None

@@ -183,13 +183,13 @@ def number_strings(pieces: list[Table]) -> tuple[Bytes, Positions, NDArray[np.in
     if count == 0:
         return np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.int32)
     side_by_side = _in_two_threads if count >= MANY else _one_by_one
-    skip, code, bits, rest = _shape(pieces, side_by_side)
+    skip, code, bits, longest = _shape(pieces, side_by_side)
     row_bits = count.bit_length()
-    if rest * bits + row_bits > 64:
+    if longest * bits + row_bits > 64:
         return _hashed(pieces)
-    first, second = _sorted_keys(pieces, count, (skip, code, bits, rest), row_bits, side_by_side)
+    first, second = _sorted_keys(pieces, count, (skip, code, bits, longest), row_bits, side_by_side)
     words, numbers = distinct_words(first, second, row_bits)
-    return *spell(pieces[0][0][pieces[0][1][0] :][:skip], words, code, bits, rest), numbers
+    return *spell(pieces[0][0][pieces[0][1][0] :][:skip], words, code, bits, longest), numbers
 
 
 MANY = 100_000
@@ -217,15 +217,15 @@ def _shape(pieces: list[Table], side_by_side: Run) -> Shape:
         prefix = common_prefix(data, offsets)
         return prefix, alphabet(data[offsets[0] : offsets[-1]])[0], int(np.diff(offsets).max())
 
-    found = side_by_side([partial(looked_at, piece) for piece in pieces])
+    shapes = side_by_side([partial(looked_at, piece) for piece in pieces])
     firsts = [data[offsets[0] : offsets[1]] for data, offsets in pieces]
-    skip = min(prefix for prefix, _, _ in found)
+    skip = min(prefix for prefix, _, _ in shapes)
     bounds = np.cumsum([0, *map(len, firsts)])
     skip = min(skip, common_prefix(np.concatenate(firsts), bounds))
-    occurs = np.any([code > 0 for _, code, _ in found], axis=0)
+    occurs = np.any([code > 0 for _, code, _ in shapes], axis=0)
     code = np.cumsum(occurs).astype(np.uint64) * occurs
     bits = int(code.max()).bit_length()
-    return skip, code, max(bits, 1), max(longest for _, _, longest in found) - skip
+    return skip, code, max(bits, 1), max(longest for _, _, longest in shapes) - skip
 
 
 def _sorted_keys(
@@ -236,9 +236,9 @@ def _sorted_keys(
     calls: list[Call] = []
     row = 0
     for data, offsets in pieces:
-        part = keys[row : row + len(offsets) - 1]
-        calls.append(partial(fill_keys, data, offsets, *shape, row, row_bits, part))
-        row += len(part)
+        piece_keys = keys[row : row + len(offsets) - 1]
+        calls.append(partial(fill_keys, data, offsets, *shape, row, row_bits, piece_keys))
+        row += len(piece_keys)
     side_by_side(calls)
     first, second = keys[: count // 2], keys[count // 2 :]
     side_by_side([first.sort, second.sort])

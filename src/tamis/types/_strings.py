@@ -23,10 +23,10 @@ def compare(a: Bytes, a_start: int, a_end: int, b: Bytes, b_start: int, b_end: i
     """Negative, zero or positive as the first stretch of bytes sorts before, with or after."""
     length, same = min(a_end - a_start, b_end - b_start), 0
     if a_start + 8 <= len(a) and b_start + 8 <= len(b):
-        one = swapped(first_bytes(load_word(a, a_start), a_end - a_start))
+        first_word = swapped(first_bytes(load_word(a, a_start), a_end - a_start))
         other = swapped(first_bytes(load_word(b, b_start), b_end - b_start))
-        if one != other:
-            return -1 if one < other else 1
+        if first_word != other:
+            return -1 if first_word < other else 1
         same = 8
     for i in range(same, length):
         difference = np.int64(a[a_start + i]) - np.int64(b[b_start + i])
@@ -117,10 +117,10 @@ def settle_small_groups(
                     j -= 1
                 items[j] = item
         start = end
-    found = np.empty((len(large), 2), np.int64)
+    ranges = np.empty((len(large), 2), np.int64)
     for n in range(len(large)):
-        found[n, 0], found[n, 1] = large[n]
-    return found
+        ranges[n, 0], ranges[n, 1] = large[n]
+    return ranges
 
 
 @jit
@@ -259,7 +259,7 @@ def positions(
     Walks both at once, leaping ahead in doubling steps, so a short list in a long one is cheap.
     """
     count, size = len(offsets) - 1, len(table_offsets) - 1
-    found = np.full(count, -1, np.int32)
+    numbers = np.full(count, -1, np.int32)
     low = 0
     for n in range(count):
         start, end = offsets[n], offsets[n + 1]
@@ -284,9 +284,9 @@ def positions(
         if low < size and (
             compare(table_data, table_offsets[low], table_offsets[low + 1], data, start, end) == 0
         ):
-            found[n] = low
+            numbers[n] = low
             low += 1
-    return found
+    return numbers
 
 
 def pack(strings: list[str]) -> tuple[Bytes, Positions]:

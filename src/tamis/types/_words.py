@@ -51,8 +51,8 @@ def _at_most(_: Any, array: Any, at: Any, limit: Any) -> Any:
         limits = ir.Constant(LANES, ir.Undefined)
         for lane in range(64):
             limits = builder.insert_element(limits, byte, ir.Constant(ir.IntType(32), lane))
-        found = builder.load(_place(LANES, *call), align=1)
-        return builder.bitcast(builder.icmp_unsigned("<=", found, limits), WORD)
+        loaded = builder.load(_place(LANES, *call), align=1)
+        return builder.bitcast(builder.icmp_unsigned("<=", loaded, limits), WORD)
 
     def builder_byte(call: Any) -> Any:
         return call[1].trunc(call[3][2], ir.IntType(8))

@@ -72,8 +72,8 @@ class Ids:
         return hash((len(self), self.data[-64:].tobytes()))
 
     def __repr__(self) -> str:
-        shown = ", ".join(repr(self[n]) for n in range(min(3, len(self))))
-        return f"<Ids: {len(self):,}: {shown}{', …' if len(self) > 3 else ''}>"
+        first_ids = ", ".join(repr(self[n]) for n in range(min(3, len(self))))
+        return f"<Ids: {len(self):,}: {first_ids}{', …' if len(self) > 3 else ''}>"
 
     def number(self, string: str) -> int:
         """The number of one id; `KeyError` where it is not in the table."""
@@ -88,8 +88,8 @@ class Ids:
         >>> Ids.of(["a", "c"]).numbers(["c", "b", "a"]).tolist()
         [1, -1, 0]
         """
-        asked, number_of = Ids.numbering(strings)
-        return asked.positions_in(self)[number_of]
+        distinct, number_of = Ids.numbering(strings)
+        return distinct.positions_in(self)[number_of]
 
     def positions_in(self, other: Ids) -> NDArray[np.int32]:
         """For each id here its number in another table, or -1."""

@@ -19,32 +19,32 @@ def unordered(
     offsets: NDArray[np.int64], doc: NDArray[np.int32], score: NDArray[np.float32]
 ) -> NDArray[np.int64]:
     """The queries whose documents do not stand in the house order already."""
-    found = np.empty(len(offsets) - 1, np.int64)
+    queries = np.empty(len(offsets) - 1, np.int64)
     count = 0
     for q in range(len(offsets) - 1):
         for i in range(offsets[q] + 1, offsets[q + 1]):
             if not (score[i - 1] > score[i] or (score[i - 1] == score[i] and doc[i - 1] > doc[i])):
-                found[count] = q
+                queries[count] = q
                 count += 1
                 break
-    return found[:count]
+    return queries[:count]
 
 
 @jit
 def repeated(
-    offsets: NDArray[np.int64], doc: NDArray[np.int32], documents: int
+    offsets: NDArray[np.int64], doc: NDArray[np.int32], num_documents: int
 ) -> NDArray[np.int64]:
     """The rows whose document their query has listed before."""
-    seen = np.full(documents, -1, np.int32)
-    found = []
+    last_query = np.full(num_documents, -1, np.int32)
+    repeated_rows = []
     for q in range(len(offsets) - 1):
         for i in range(offsets[q], offsets[q + 1]):
-            if seen[doc[i]] == q:
-                found.append(i)
-            seen[doc[i]] = q
-    rows = np.empty(len(found), np.int64)
-    for n in range(len(found)):
-        rows[n] = found[n]
+            if last_query[doc[i]] == q:
+                repeated_rows.append(i)
+            last_query[doc[i]] = q
+    rows = np.empty(len(repeated_rows), np.int64)
+    for n in range(len(repeated_rows)):
+        rows[n] = repeated_rows[n]
     return rows
 
 

@@ -175,7 +175,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A value a pair, and how many tokens of the pair had to be cut to score it."""
+    """One value per pair, and how many tokens of the pair were truncated."""
 
     values: NDArray[np.float32]
     truncated_tokens: NDArray[np.int32]
@@ -193,17 +193,17 @@ class Scorer(Protocol):
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors, a row a text."""
+    """Turns texts into embeddings, one row per text."""
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The vectors of these texts."""
+        """The embeddings of these texts."""
 
 
 class TermStatistics(Protocol):
     """What a collection knows about its terms."""
 
     @property
-    def documents(self) -> int:
+    def num_documents(self) -> int:
         """How many documents there are."""
 
     @property

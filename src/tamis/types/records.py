@@ -139,9 +139,9 @@ class Queries:
         ('What is a sieve?',)
         """
         if name not in self.fields:
-            known = ", ".join(sorted(self.fields)) or "none"
-            raise InputError(f"queries have no field {name!r}", hint=f"fields here: {known}")
-        rest = {other: column for other, column in self.fields.items() if other != name}
+            names = ", ".join(sorted(self.fields)) or "none"
+            raise InputError(f"queries have no field {name!r}", hint=f"fields here: {names}")
+        other_fields = {other: column for other, column in self.fields.items() if other != name}
         if self.texts is not None:
-            rest["text"] = self.texts
-        return Queries(self.ids, self.fields[name], rest)
+            other_fields["text"] = self.texts
+        return Queries(self.ids, self.fields[name], other_fields)

@@ -116,7 +116,7 @@ class Run:
             self._set("extra", columns)
 
     @classmethod
-    def trusted(
+    def _unchecked(
         cls,
         queries: Queries,
         docs: Ids,
@@ -135,7 +135,7 @@ class Run:
         return run
 
     @classmethod
-    def of_distinct(
+    def _sorted_from_distinct(
         cls,
         queries: Queries,
         docs: Ids,
@@ -144,7 +144,7 @@ class Run:
         score: NDArray[np.float32],
     ) -> Run:
         """A run from columns known to be whole and to repeat nothing: only put in order."""
-        run = cls.trusted(queries, docs, offsets, doc, score)
+        run = cls._unchecked(queries, docs, offsets, doc, score)
         run._put_in_order()
         return run
 
@@ -249,7 +249,7 @@ class Run:
     def rows(self, keep: NDArray[np.bool_]) -> Run:
         """Some of the rows; a query may keep none."""
         counted = np.concatenate([[0], np.cumsum(keep)])
-        return Run.trusted(
+        return Run._unchecked(
             self.queries,
             self.docs,
             counted[self.offsets],
@@ -262,12 +262,12 @@ class Run:
         """The rankings of those of these queries that are in the run."""
         numbers = queries.positions_in(self.queries.ids)
         numbers = numbers[numbers >= 0]
-        wanted = np.zeros(len(self), bool)
-        wanted[numbers] = True
-        part = self.rows(np.repeat(wanted, self.sizes()))
-        bounds = np.concatenate([part.offsets[:-1][wanted], part.offsets[-1:]])
-        return Run.trusted(
-            self.queries.select(numbers), self.docs, bounds, part.doc, part.score, part.extra
+        selected = np.zeros(len(self), bool)
+        selected[numbers] = True
+        rows = self.rows(np.repeat(selected, self.sizes()))
+        bounds = np.concatenate([rows.offsets[:-1][selected], rows.offsets[-1:]])
+        return Run._unchecked(
+            self.queries.select(numbers), self.docs, bounds, rows.doc, rows.score, rows.extra
         )
 
     def with_queries(self, queries: Queries) -> Run:
@@ -293,7 +293,7 @@ class Run:
         return self._with(docs=docs, doc=doc)
 
     def with_extra(self, **columns: ArrayLike) -> Run:
-        """The same rankings with further columns, a value a row."""
+        """The same rankings with further columns, one value per row."""
         extra = {name: np.asarray(column) for name, column in columns.items()}
         for name, column in extra.items():
             if len(column) != len(self.doc):
@@ -303,7 +303,7 @@ class Run:
     def _with(self, **changes: object) -> Run:
         names = ("queries", "docs", "offsets", "doc", "score", "extra")
         columns = {name: changes.get(name, getattr(self, name)) for name in names}
-        return Run.trusted(**cast(dict[str, Any], columns))
+        return Run._unchecked(**cast(dict[str, Any], columns))
 
 
 def join_runs(runs: Sequence[Run]) -> Run:
@@ -333,7 +333,7 @@ def join_runs(runs: Sequence[Run]) -> Run:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     rows = np.arange(offsets[-1]) + np.repeat(starts[place] - offsets[:-1], sizes)
     names = [name for name in runs[0].extra if all(name in run.extra for run in runs)]
-    return Run.trusted(
+    return Run._unchecked(
         queries,
         docs,
         offsets,

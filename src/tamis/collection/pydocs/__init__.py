@@ -41,14 +41,14 @@ class PyDocs(Collection):
 
     def gap(self) -> float:
         """The share of questions with no word of the names or first lines of their answers."""
-        return lexical_gap(self.questions.kept, self.read)
+        return lexical_gap(self.questions.answered, self.read)
 
     def facts(self) -> Mapping[str, Any]:
         """How hard the questions are, and how many had to be dropped."""
         return {
             "questions": {
-                "no word shared with answers' names or first lines": f"{self.gap():.0%}",
-                "dropped, for this Python lacks their answers": self.questions.dropped,
+                "without_word_shared_with_answer": f"{self.gap():.0%}",
+                "dropped_without_answer_in_this_python": self.questions.dropped,
             }
         }
 
@@ -56,14 +56,14 @@ class PyDocs(Collection):
         return (Document(id, text, title) for id, title, text in self.read)
 
     def _all_queries(self) -> Queries:
-        questions = [Query(question.id, question.text) for question in self.questions.kept]
+        questions = [Query(question.id, question.text) for question in self.questions.answered]
         log = [Query(f"log-{n:03}", text) for n, text in enumerate(load_log(), 1)]
         return Queries.of([*questions, *log])
 
     def _judgements(self) -> dict[str, Qrels]:
         return {
             split: Qrels.from_dict(
-                {q.id: q.grades for q in self.questions.kept if q.split == split}
+                {q.id: q.grades for q in self.questions.answered if q.split == split}
             )
             for split in ("train", "validation", "test")
         }

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 
-from tamis.collection.pydocs.library import DocumentLookup
+from tamis.collection.pydocs.stdlib import StandardLibrary
 
 _FEWEST_WORDS = 9
 _MOST_WORDS = 250
@@ -22,11 +22,13 @@ def documents() -> Iterator[tuple[str, str, str]]:
     A docstring found under several names counts once. The name with the fewest dots has it, then
     the shorter, then the first in the alphabet: `random.sample`, not `random.Random.sample`.
     """
-    found = [*_docstrings(), *_paragraphs()]
-    found.sort(key=lambda one: (one[0].count("."), len(one[0]), one[0]))
+    candidates = [*_docstrings(), *_paragraphs()]
+    candidates.sort(
+        key=lambda candidate: (candidate[0].count("."), len(candidate[0]), candidate[0])
+    )
     texts: dict[str, tuple[str, str, str]] = {}
     ids: set[str] = set()
-    for name, title, doc, text in found:
+    for name, title, doc, text in candidates:
         key = " ".join(doc.lower().split())
         if key not in texts and name not in ids:
             texts[key] = (name, title, text)
@@ -35,7 +37,7 @@ def documents() -> Iterator[tuple[str, str, str]]:
 
 
 def _docstrings() -> Iterator[tuple[str, str, str, str]]:
-    library = DocumentLookup()
+    library = StandardLibrary()
     for module in library.modules():
         for name, entry in library.entries(module):
             doc = inspect.cleandoc(entry.doc)
@@ -49,13 +51,13 @@ def _paragraphs() -> Iterator[tuple[str, str, str, str]]:
 
     for topic, body in sorted(topics.items()):
         title, paragraphs = _split(body)
-        seen: Counter[str] = Counter()
+        slugs: Counter[str] = Counter()
         for text in paragraphs:
             signature = _SIGNATURE.match(text)
             words = re.findall(r"[a-z0-9_]+", (signature[0] if signature else text).lower())
             slug = "-".join(words[:_SLUG_WORDS])
-            seen[slug] += 1
-            number = f"-{seen[slug]}" if seen[slug] > 1 else ""
+            slugs[slug] += 1
+            number = f"-{slugs[slug]}" if slugs[slug] > 1 else ""
             yield f"topics.{topic}.{slug}{number}", title, text, text
 
 

@@ -67,7 +67,7 @@ class Question:
 class Questions:
     """Questions the running interpreter's documents answer; `dropped` counts those they do not."""
 
-    kept: tuple[Question, ...]
+    answered: tuple[Question, ...]
     dropped: int
 
 
@@ -76,12 +76,14 @@ def load_questions(document_ids: Iterable[str], name: str = "questions.jsonl") -
 
     A question that loses its last answer of grade 2 is dropped.
     """
-    known = set(document_ids)
+    present_ids = set(document_ids)
     refused = {line["id"]: line["refused"] for line in map(json.loads, _lines("refused.jsonl"))}
     records = map(json.loads, _lines(name))
-    found = [_question(record, refused.get(record["id"], ()), known) for record in records]
-    kept = tuple(question for question in found if 2 in question.answers.values())
-    return Questions(kept, len(found) - len(kept))
+    questions = [
+        _question(record, refused.get(record["id"], ()), present_ids) for record in records
+    ]
+    answered = tuple(question for question in questions if 2 in question.answers.values())
+    return Questions(answered, len(questions) - len(answered))
 
 
 def load_log(name: str = "log.txt") -> tuple[str, ...]:
@@ -116,17 +118,19 @@ def _lines(name: str) -> list[str]:
     return files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()
 
 
-def _question(record: Mapping[str, object], refused: Iterable[str], known: set[str]) -> Question:
+def _question(
+    record: Mapping[str, object], refused: Iterable[str], present_ids: set[str]
+) -> Question:
     answers = record["answers"]
     if not isinstance(answers, dict):
         raise TypeError(f"{record['id']}: answers must be an object, not {answers!r}")
-    present = {str(name): int(grade) for name, grade in answers.items() if name in known}
+    present = {str(name): int(grade) for name, grade in answers.items() if name in present_ids}
     return Question(
         str(record["id"]),
         str(record["text"]),
         str(record["split"]),
         present,
-        tuple(name for name in refused if name in known),
+        tuple(name for name in refused if name in present_ids),
     )
 
 

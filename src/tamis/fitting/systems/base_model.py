@@ -34,8 +34,8 @@ class BaseModelKind(Reranker):
         per_query = data.query_seconds if encoded else budget.base_seconds
         share = BASE_SCORING_SHARE if budget.folds else 1.0
         affordable = max(0, int(share * budget.left / max(per_query, 1e-9)))
-        wanted = max(1, budget.compared), data.test
-        test = min(data.test, affordable * wanted[1] // sum(wanted))
+        queries = max(1, budget.compared), data.test
+        test = min(data.test, affordable * queries[1] // sum(queries))
         selection = min(budget.compared, max(MIN_QUERIES, affordable - test))
         least_test = min(data.test, MIN_QUERIES)
         if data.test and test < least_test:

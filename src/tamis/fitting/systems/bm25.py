@@ -30,7 +30,7 @@ class BM25(Retriever):
 
     def plan(self, budget: Budget) -> None:
         """See `SystemKind.plan`."""
-        seconds = 2 + budget.data.documents / 5_000
+        seconds = 2 + budget.data.num_documents / 5_000
         budget.require(Step(self.key, self.name, self.description, seconds))
 
     def prepare(self, fit: FitInputs) -> Spec:
@@ -62,20 +62,20 @@ class BM25(Retriever):
 def tune_bm25(fit: FitInputs) -> dict[str, Any]:
     """Tune BM25, and keep the parameters in the index where they gain on held-out folds."""
     splits, request = fit.splits, fit.request
-    told: dict[str, Any] = {"tuned": False, "why": "", "parameters": {}, "gain": None}
+    record: dict[str, Any] = {"tuned": False, "why": "", "parameters": {}, "gain": None}
     if len(splits.train) < MIN_QUERIES_TO_TUNE:
         few = f"{len(splits.train)} judged queries, {MIN_QUERIES_TO_TUNE} are needed"
-        return told | {"why": few}
+        return record | {"why": few}
     judged = sample(splits.train, MAX_QUERIES_TO_TUNE, request.seed)
     try:
         tuned = tune(
             fit.index, splits.queries_of(judged), judged, request.measure, seed=request.seed
         )
     except InputError as error:  # queries too alike to make folds of
-        return told | {"why": str(error)}
-    told |= {"parameters": dict(tuned.parameters), "gain": round(tuned.gain, 4)}
+        return record | {"why": str(error)}
+    record |= {"parameters": dict(tuned.parameters), "gain": round(tuned.gain, 4)}
     if tuned.gain <= 0:
         why = "it loses on held-out folds" if tuned.gain < 0 else "nothing is better"
-        return told | {"why": why}
+        return record | {"why": why}
     fit.index.record_tuned(tuned.record(), "bm25")
-    return told | {"tuned": True}
+    return record | {"tuned": True}

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from tamis.fitting.context import FitContext
-from tamis.fitting.folds import Fold
-from tamis.fitting.model_training import (
+from tamis.fitting.candidate_models import (
     NEGATIVES_DEPTH,
     judged_examples,
     log_run,
     train_model,
 )
+from tamis.fitting.context import FitContext
+from tamis.fitting.folds import Fold
 from tamis.fitting.plan import (
     MAX_TRAINING_TEXTS,
     TRAINING_COST,

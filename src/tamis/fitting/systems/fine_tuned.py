@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from tamis.fitting.context import FitContext
-from tamis.fitting.folds import Fold
-from tamis.fitting.learning_curve import plan_learning_curve
-from tamis.fitting.model_training import (
+from tamis.fitting.candidate_models import (
     FINE_TUNING,
     judged_examples,
     train_model,
 )
+from tamis.fitting.context import FitContext
+from tamis.fitting.folds import Fold
+from tamis.fitting.learning_curve import plan_learning_curve
 from tamis.fitting.plan import (
     MAX_TRAINING_TEXTS,
     QUERY_TRAINING_COST,
@@ -53,12 +53,12 @@ class FineTuned(Reranker):
         scored = (2 * budget.selection_queries + budget.test_queries) * per_query
         trainings = budget.folds + 1
         text = self._text_seconds(budget, trainings)
-        wanted = wanted_texts(data)
+        num_texts = wanted_texts(data)
         least = MIN_QUERY_TEXTS if data.trains_queries_only else MIN_TEXTS
         what = f"{self.description}{': how it encodes queries' * data.trains_queries_only}"
-        cost = TrainingCost(text, scored, least, wanted)
+        cost = TrainingCost(text, scored, least, num_texts)
         step = budget.add_training(self.key, self.name, what, cost)
-        budget.steps[-1] = replace(budget.steps[-1], wanted=wanted)
+        budget.steps[-1] = replace(budget.steps[-1], wanted=num_texts)
         if step is None:
             return
         more = 2 * budget.selection_queries * per_query

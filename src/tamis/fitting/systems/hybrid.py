@@ -39,7 +39,7 @@ class HybridKind(Retriever):
     def seconds(self, budget: Budget) -> float:
         """See `SystemKind.seconds`."""
         data = budget.data
-        return 0.0 if data.encoded else data.documents * data.passages * budget.pace
+        return 0.0 if data.encoded else data.num_documents * data.passages * budget.pace
 
     def plan(self, budget: Budget) -> None:
         """See `SystemKind.plan`."""
@@ -51,7 +51,7 @@ class HybridKind(Retriever):
         """Encode the documents, unless they are encoded."""
         assert fit.base is not None
         encoder = cast(Encoder, open_scorer(fit.base.folder, threads=fit.request.threads))
-        if not fit.index.snapshot.encoded:
+        if not fit.index.snapshot.embeddings:
             with fit.work.timed(self.timing("encode")):
                 _, model = find_encoder(str(fit.request.base))
                 fit.index.encode(encoder, model, fit.passages)

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from tamis.fitting.context import FitContext
-from tamis.fitting.folds import Fold
-from tamis.fitting.model_training import (
+from tamis.fitting.candidate_models import (
     judged_examples,
     scored_examples,
     train_model,
 )
+from tamis.fitting.context import FitContext
+from tamis.fitting.folds import Fold
 from tamis.fitting.plan import TRAINING_COST, Budget, DataSizes, TrainingCost
 from tamis.fitting.system import Reranker
 from tamis.fitting.systems.cross_encoder import scoring_seconds

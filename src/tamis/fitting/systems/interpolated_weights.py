@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from tamis.fitting.candidate_models import interpolate_weights, model_folder
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
-from tamis.fitting.model_training import interpolate_weights, model_folder
 from tamis.fitting.plan import Budget, Plan
 from tamis.fitting.system import Reranker
 from tamis.fitting.systems.fine_tuned import INTERPOLATION_STEP, FineTuned

@@ -55,24 +55,26 @@ class UserRun(Retriever):
 
     def _known_documents(self, fit: FitInputs) -> Run:
         """The run without documents that are not in the collection."""
-        given, snapshot = fit.request.user_run, fit.index.snapshot
-        assert given is not None
-        name = given if isinstance(given, str) else "the run"
-        run = open_user_run(given, fit.splits.queries)
+        user_run, snapshot = fit.request.user_run, fit.index.snapshot
+        assert user_run is not None
+        name = user_run if isinstance(user_run, str) else "the run"
+        run = open_user_run(user_run, fit.splits.queries)
         # other columns were computed by another retriever
-        run = Run.trusted(run.queries, run.docs, run.offsets, run.doc, run.score)
-        known = np.append(snapshot.places[0], -1)[run.docs.positions_in(snapshot.ids)][run.doc] >= 0
-        if not known.any():
+        run = Run._unchecked(run.queries, run.docs, run.offsets, run.doc, run.score)
+        is_present = (
+            np.append(snapshot.places[0], -1)[run.docs.positions_in(snapshot.ids)][run.doc] >= 0
+        )
+        if not is_present.any():
             raise InputError(
                 f"{name} has no document of this collection", hint="was it made of another one?"
             )
-        if not known.all():
-            unknown = int((~known).sum())
+        if not is_present.all():
+            unknown = int((~is_present).sum())
             _log.warning(
                 "%s of %s candidates in %s are not in the collection: they are left out",
-                f"{unknown:,}", f"{len(known):,}", name,
+                f"{unknown:,}", f"{len(is_present):,}", name,
             )  # fmt: skip
-            run = run.rows(known)
+            run = run.rows(is_present)
         judged = fit.splits.train.queries.union(fit.splits.test.queries)
         missing = int((judged.positions_in(run.queries.ids) < 0).sum())
         if missing:
@@ -83,9 +85,11 @@ class UserRun(Retriever):
         return run
 
 
-def open_user_run(given: str | Run, queries: Queries) -> Run:
+def open_user_run(user_run: str | Run, queries: Queries) -> Run:
     """A user's run, which must have a query of the collection and finite scores."""
-    run, name = (given, "the run") if isinstance(given, Run) else (read_run(Path(given)), given)
+    run, name = (
+        (user_run, "the run") if isinstance(user_run, Run) else (read_run(Path(user_run)), user_run)
+    )
     if not (run.queries.ids.positions_in(queries.ids) >= 0).any():
         raise InputError(
             f"{name} has no query of this collection", hint="was it made for other queries?"

@@ -73,8 +73,8 @@ def import_base(base: str | Path, work: Workspace) -> BaseModel:
     place = find_base(base)
     if not folder.exists():
         if find_model_manifest(place) is not None:
-            with new_folder(folder) as part:
-                shutil.copytree(place, part, dirs_exist_ok=True)
+            with new_folder(folder) as unfinished:
+                shutil.copytree(place, unfinished, dirs_exist_ok=True)
         else:
             kind = kind_of(place, read_config(place))
             import_model(place, folder, words=TARGET_WORDS if kind == "target-words" else None)
@@ -111,8 +111,8 @@ def train_model(
     settings = recipe_for(recipe, fit.plan.size_of(step), labelled, fit.request.seed)
     resume = checkpoints.work_folder(out).exists()
     name = training.replace("_", " ")
-    part = f" ({fold.key})" if fold else ""
-    _log.info("training %s%s on %s queries", name, part, f"{labelled.groups:,}")
+    fold_name = f" ({fold.key})" if fold else ""
+    _log.info("training %s%s on %s queries", name, fold_name, f"{labelled.groups:,}")
     cache = document_embeddings(fit) if settings.fixed_documents else None
     with (
         fit.work.timed(Timing(timed_as, "train", training, where)),
@@ -164,10 +164,10 @@ def scored_examples(
     fit: FitContext, ranker: str, label: Callable[..., Examples], step: str
 ) -> Examples:
     """What another ranker scores for the first candidates of some queries."""
-    opened = open_ranker(ranker, threads=fit.request.threads, documents=fit.index)
+    teacher = open_ranker(ranker, threads=fit.request.threads, documents=fit.index)
     run = log_run(fit, max(1, fit.plan.size_of(step) // TEACHER_DEPTH))
     return label(
-        run, opened.scorer, fit.index, depth=TEACHER_DEPTH, missing="skip", model=ranker,
+        run, teacher.scorer, fit.index, depth=TEACHER_DEPTH, missing="skip", model=ranker,
         seed=fit.request.seed,
     )  # fmt: skip
 
@@ -176,8 +176,8 @@ def log_run(fit: FitContext, most: int | None = None) -> Run:
     """What BM25 finds for queries whose judgements are not looked at."""
     log = fit.splits.log
     if most is not None and len(log) > most:
-        drawn = np.random.default_rng(fit.request.seed).permutation(len(log))[:most]
-        log = log.select(np.sort(drawn))
+        numbers = np.random.default_rng(fit.request.seed).permutation(len(log))[:most]
+        log = log.select(np.sort(numbers))
     bm25 = default_source(fit.index, "bm25", rm3=False, threads=fit.request.threads)
     return bm25.search(log, NEGATIVES_DEPTH)
 
@@ -198,11 +198,11 @@ def interpolate_weights(base: Path, tuned: Path, share: float, out: Path) -> Pat
         for name, value in second.items()
     }
     broken = require("safetensors").SafetensorError
-    with new_folder(out) as part:
-        shutil.copytree(tuned, part, dirs_exist_ok=True)
+    with new_folder(out) as unfinished:
+        shutil.copytree(tuned, unfinished, dirs_exist_ok=True)
         try:
-            files.save_file(mixed, part / WEIGHTS, metadata={"format": "pt"})
-            write_model_manifest(part, read_model_manifest(part))
+            files.save_file(mixed, unfinished / WEIGHTS, metadata={"format": "pt"})
+            write_model_manifest(unfinished, read_model_manifest(unfinished))
         except (OSError, broken) as error:
             raise OutputError(
                 f"cannot write {out}: {error}", hint="is the disk full? make room, then --resume"

@@ -62,8 +62,8 @@ class _Source:
     bound: list[tuple[str, str, str]] = field(default_factory=list)  # name, instance, method
 
 
-class DocumentLookup:
-    """The standard library under a folder, the running interpreter's own unless told otherwise."""
+class StandardLibrary:
+    """The standard library under a folder, by default the running interpreter's own."""
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = root or Path(sysconfig.get_paths()["stdlib"])
@@ -72,11 +72,11 @@ class DocumentLookup:
     def modules(self) -> list[str]:
         """Names of public modules, sorted."""
         tops = sys.stdlib_module_names - _LEFT_OUT - _REMOVED - _HIDDEN
-        found = set(_KEPT_ELSEWHERE)
+        names = set(_KEPT_ELSEWHERE)
         for top in tops:
             if not _is_private(top):
-                found.update(self._with_submodules(top, self._root / top))
-        return sorted(found)
+                names.update(self._with_submodules(top, self._root / top))
+        return sorted(names)
 
     def entries(self, module: str) -> Iterator[tuple[str, Entry]]:
         """Public dotted names with their entries; the module's own docstring first."""
@@ -107,10 +107,10 @@ class DocumentLookup:
         if module in self._resolved:
             return self._resolved[module]
         source = self._resolved[module] = self._read(module)
-        for origin, name, here in source.imported:
+        for origin, name, local_name in source.imported:
             if _is_hidden(origin, module):
-                _keep_longest(source.entries, self._taken(origin, name, here))
-                source.borrowed.add(here)
+                _keep_longest(source.entries, self._taken_over(origin, name, local_name))
+                source.borrowed.add(local_name)
         for cls, base in source.bases:
             _keep_longest(source.entries, self._inherited(source, cls, base))
         for name, instance, method in source.bound:
@@ -119,21 +119,23 @@ class DocumentLookup:
                 _keep_longest(source.entries, [(name, entry)])
         return source
 
-    def _taken(self, origin: str, name: str, here: str) -> Iterator[tuple[str, Entry]]:
+    def _taken_over(self, origin: str, name: str, local_name: str) -> Iterator[tuple[str, Entry]]:
         target = self._resolve(origin)
         for dotted, entry in list(target.entries.items()):
-            first, *rest = dotted.split(".")
+            first, *names = dotted.split(".")
             if name == "*" and (
                 first in target.exported if target.exported else not _is_private(first)
             ):
                 yield dotted, entry
             elif name == first:
-                yield ".".join([here, *rest]), entry
+                yield ".".join([local_name, *names]), entry
 
     def _inherited(self, source: _Source, cls: str, base: str) -> list[tuple[str, Entry]]:
         """Members a class has from a base that people cannot name, such as `_socket.socket`."""
         module, _, name = base.rpartition(".")
-        if not (_is_private(base) or any(here == base for _, _, here in source.imported)):
+        if not (
+            _is_private(base) or any(local_name == base for _, _, local_name in source.imported)
+        ):
             return []
         entries = self._resolve(module).entries if _is_private(module) else source.entries
         inherited = [(d, e) for d, e in entries.items() if d.startswith(name + ".")]
@@ -164,7 +166,7 @@ class DocumentLookup:
 
 
 def _is_private(dotted: str) -> bool:
-    return any(part.startswith("_") for part in dotted.split("."))
+    return any(name.startswith("_") for name in dotted.split("."))
 
 
 def _is_hidden(origin: str, module: str) -> bool:
@@ -207,7 +209,7 @@ def _members(namespace: Mapping[str, object], prefix: str) -> Iterator[tuple[str
             continue
         signature = getattr(value, "__text_signature__", None)
         doc = value.__doc__ if isinstance(value.__doc__, str) else ""
-        yield prefix + name, Entry(_shown(name, signature), doc)
+        yield prefix + name, Entry(_signature_in_words(name, signature), doc)
         if isinstance(value, type) and not prefix:
             yield from _members(vars(value), name + ".")
 
@@ -217,12 +219,12 @@ def _is_documented(value: object) -> bool:
     return isinstance(value, type) or inspect.isroutine(value) or inspect.isdatadescriptor(value)
 
 
-def _shown(name: str, signature: object) -> str:
+def _signature_in_words(name: str, signature: object) -> str:
     if not isinstance(signature, str):
         return ""
-    first, comma, rest = signature.partition(", ")
+    first, comma, parameters = signature.partition(", ")
     if first.startswith("($"):
-        signature = "(" + rest.removeprefix("/, ") if comma else "()"
+        signature = "(" + parameters.removeprefix("/, ") if comma else "()"
     return name + ("()" if signature == "(/)" else signature)
 
 
@@ -265,9 +267,9 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 def _origin(node: ast.ImportFrom, package: str) -> str:
     if not node.level:
         return node.module or ""
-    parts = package.split(".")
+    names = package.split(".")
     return ".".join(
-        [*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])]
+        [*names[: len(names) - node.level + 1], *([node.module] if node.module else [])]
     )
 
 
@@ -308,7 +310,7 @@ def _defined(
 
 
 def _signature(name: str, arguments: ast.arguments, is_method: bool) -> str:
-    shown = ast.unparse(arguments)
+    parameters = ast.unparse(arguments)
     if is_method:
-        shown = shown.partition(", ")[2].removeprefix("/, ")
-    return f"{name}({shown})"
+        parameters = parameters.partition(", ")[2].removeprefix("/, ")
+    return f"{name}({parameters})"

@@ -184,7 +184,7 @@ def reranking_to_parquet(
     a time.
     """
     with (
-        durable.new_file(out, force=force) as part,
+        durable.new_file(out, force=force) as unfinished,
         durable.scratch_folder(out) as folder,
     ):
         order = _Order({"qid": pa.int64(), "pid": pa.int64()})
@@ -195,7 +195,7 @@ def reranking_to_parquet(
             except _NotInteger as error:
                 order = order.by_bytes(error.column)
         with durable.Progress(f"writing {out.name}", unit="rows") as progress:
-            _write_merged(table, runs, part, order, progress)
+            _write_merged(table, runs, unfinished, order, progress)
     return [order.describe()]
 
 

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from tamis.collection._records import holds_records
 from tamis.collection.base import Collection, Faults, Streamed
-from tamis.collection.checks import SeenIds
-from tamis.collection.formats import Format
-from tamis.collection.reranking_table import (
+from tamis.collection.candidate_rows import (
     COLUMNS,
     good_batches,
     judged_again,
     number_ids,
     reranking_to_parquet,
 )
+from tamis.collection.checks import SeenIds
+from tamis.collection.formats import Format
 from tamis.collection.samples import FileHead, is_number, mostly
 from tamis.errors import InputError
 from tamis.types import Document, Ids, Qrels, Queries, Query
@@ -65,10 +65,10 @@ class _Table:
 
     def documents(self) -> Iterator[Document]:
         """Each passage once, where it first stands."""
-        seen = SeenIds()
+        ids = SeenIds()
         for batch in good_batches(self.path, self.faults):
             for row in batch:
-                if seen.is_new(row.pid):
+                if ids.is_new(row.pid):
                     document = Document(row.pid, row.passage)
                     self.faults.count_if_empty(document)
                     yield document
@@ -78,16 +78,18 @@ class _Table:
         """Queries and judgements, in one pass."""
         texts: dict[str, str] = {}
         queries, passages = Interner(), Interner()
-        parts = [np.empty((4, 0), np.int32)]
+        columns = [np.empty((4, 0), np.int32)]
         for batch in good_batches(self.path, self.faults):
             texts |= {row.qid: row.query for row in batch}
             query = number_ids(queries, [row.qid for row in batch])
             passage = number_ids(passages, [row.pid for row in batch])
-            rest = np.array([(row.relevancy, row.line) for row in batch], np.int32).reshape(-1, 2)
-            parts.append(np.stack([query, passage, *rest.T]))
+            numbers = np.array([(row.relevancy, row.line) for row in batch], np.int32).reshape(
+                -1, 2
+            )
+            columns.append(np.stack([query, passage, *numbers.T]))
         query_ids, query_number = Ids.numbering_tables([queries.table()])
         doc_ids, doc_number = Ids.numbering_tables([passages.table()])
-        query, doc, grade, line = np.concatenate(parts, axis=1)
+        query, doc, grade, line = np.concatenate(columns, axis=1)
         query, doc = query_number[query], doc_number[doc]
         keep = self._judged_once(query_ids, doc_ids, query, doc, line)
         qrels = Qrels.of_rows(query_ids, doc_ids, query[keep], doc[keep], grade[keep])

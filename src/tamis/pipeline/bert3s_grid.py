@@ -32,7 +32,7 @@ class TunedThreeSentences:
     """The stage with the parameters chosen, and the mean that each point of the grid gave."""
 
     stage: Rerank
-    chosen: ThreeSentences
+    best_point: ThreeSentences
     values: Mapping[ThreeSentences, float]
 
 
@@ -58,19 +58,19 @@ def tune_three_sentences(
     means = _means(judged_run, qrels, measure, best, scored)
     values = dict(zip(GRID, means.tolist(), strict=True))
     highest = means.max() - 1e-12
-    chosen = min(
+    best_point = min(
         (point for point, mean in values.items() if mean >= highest),
         key=lambda point: (point.w3 > 0, point.w2 > 0, point.w3, point.w2, -point.alpha),
     )
-    return TunedThreeSentences(replace(stage, aggregate=chosen), chosen, values)
+    return TunedThreeSentences(replace(stage, aggregate=best_point), best_point, values)
 
 
 def _sentences(stage: Rerank, run: Run) -> tuple[Values, NDArray[np.bool_]]:
     """The best scores of every row's sentences, and which rows have any."""
     best, scored = np.zeros((len(run.doc), BEST)), np.zeros(len(run.doc), bool)
-    for part in stage.passage_scores(run):
-        best[part.rows], winners = best_three(part, stage.scorer.scale)
-        scored[part.rows] = winners >= 0
+    for chunk in stage.passage_scores(run):
+        best[chunk.rows], winners = best_three(chunk, stage.scorer.scale)
+        scored[chunk.rows] = winners >= 0
     return best, scored
 
 
@@ -110,7 +110,7 @@ def _ranks(
     query: NDArray[np.int32],
     row: NDArray[np.int64],
 ) -> Any:
-    """The rank of each of these rows in its query, in the house order; it runs in vectors."""
+    """The rank of each of these rows in its query, in the house order; without branches."""
     ranks = np.empty(len(row), np.int32)
     for n in range(len(row)):
         mine, number = score[row[n]], doc[row[n]]
