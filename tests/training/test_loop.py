@@ -21,7 +21,7 @@ import pytest
 
 from tamis.errors import DamagedError, InputError, OutputError, TrainingError
 from tamis.labels import Examples
-from tamis.labels.examples import SOURCES
+from tamis.labels.examples import LABEL_SOURCES
 from tamis.models import describe_model, open_model, open_scorer
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.training import checkpoints, trainer
@@ -423,7 +423,7 @@ def test_held_out_pseudo_labels_are_measured_and_do_not_select(
     job: Job, monkeypatch: pytest.MonkeyPatch, patience: int | None
 ) -> None:
     assert HELD is not None
-    labels = np.full(len(HELD), SOURCES.index("pseudo"), np.int8)
+    labels = np.full(len(HELD), LABEL_SOURCES.index("pseudo"), np.int8)
     values = iter([0.1, 0.9, *[0.2] * 20])
     monkeypatch.setattr(Trainer, "_validated", lambda self, validation: (next(values), False))
     recipe = replace(PAIRS, epochs=4, keep="best", patience=patience)

@@ -11,7 +11,7 @@ import pytest
 
 from tamis.errors import InputError
 from tamis.labels import Examples, join_examples
-from tamis.labels.examples import SOURCES, TEST_HASHES
+from tamis.labels.examples import LABEL_SOURCES, TEST_HASHES
 from tamis.labels.inputs import open_inputs
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.text.near import query_hash
@@ -53,8 +53,8 @@ def test_a_chain_learns_from_scores_and_then_from_judgements() -> None:
     recipes = recipes_of("infuse-small", {"seed": "3"})
     assert [recipe.seed for recipe in recipes] == [3, 3]
     first, second = stages_of("infuse-small", recipes, [GOLD, WEAK])
-    assert (first.examples.source == SOURCES.index("weak")).all()
-    assert (second.examples.source == SOURCES.index("gold")).all()
+    assert (first.examples.source == LABEL_SOURCES.index("weak")).all()
+    assert (second.examples.source == LABEL_SOURCES.index("gold")).all()
     [single] = stages_of("docrank", recipes_of("docrank", {}), [GOLD, WEAK])
     assert len(single.examples) == len(GOLD) + len(WEAK)
 

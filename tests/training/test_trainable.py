@@ -14,7 +14,7 @@ import pytest
 
 from tamis.errors import InputError
 from tamis.labels import Examples
-from tamis.labels.examples import Kind
+from tamis.labels.examples import LabelType
 from tamis.models import import_model, open_model, open_scorer
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.scorers._dropout import generator_of
@@ -416,7 +416,7 @@ def test_by_every_loss_the_loop_puts_ten_pairs_in_order(loss: Loss, tmp_path: Pa
     for one, other in PAIRED:
         query = f"{one}-{other}"
         rows += [(query, one, 1.0, "positive"), (query, other, 0.0, "negative")]
-    kind: Kind = "score" if loss == "margin-distillation" else "class"
+    kind: LabelType = "score" if loss == "margin-distillation" else "class"
     made = Examples.of_rows(rows, source="gold", kind=kind).with_queries(asked)
     plain: dict[str, Any] = {"sampler": "lists", "list_size": 2, "batch_size": 10}
     if loss in POINTWISE:

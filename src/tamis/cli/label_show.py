@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tamis.labels.example_summary import ShownGroup
+    from tamis.labels.example_summary import ExampleGroup
     from tamis.labels.examples import Examples
     from tamis.pipeline.document_lookup import Documents
 
@@ -39,7 +39,7 @@ def finish(
     """Write the examples, and say what they are."""
     from tamis.collection.loss_notes import counted
     from tamis.labels import write_examples
-    from tamis.labels.examples import shown_facts
+    from tamis.labels.examples import readable_facts
 
     groups = some_groups(made, documents, shown) if shown else []
     write_examples(made, output, force=force)
@@ -48,11 +48,11 @@ def finish(
         show_json({**made.facts, **more})
         return
     show_groups(groups)
-    show_facts(shown_facts(made.facts))
+    show_facts(readable_facts(made.facts))
     say(f"{output}: {counted(len(made), 'example')} of {counted(made.groups, 'group')}")
 
 
-def some_groups(made: Examples, documents: Documents, count: int) -> list[ShownGroup]:
+def some_groups(made: Examples, documents: Documents, count: int) -> list[ExampleGroup]:
     """Some groups with their texts."""
     from tamis.labels.example_summary import show_examples
     from tamis.pipeline.document_lookup import library
@@ -63,13 +63,13 @@ def some_groups(made: Examples, documents: Documents, count: int) -> list[ShownG
         return show_examples(made, opened, count)
 
 
-def show_groups(groups: Sequence[ShownGroup]) -> None:
+def show_groups(groups: Sequence[ExampleGroup]) -> None:
     """Print queries, and below each some of its texts, aligned."""
     for group in groups:
         show(*_lines(group))
 
 
-def _lines(group: ShownGroup) -> list[RenderableType]:
+def _lines(group: ExampleGroup) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tamis import __version__
 from tamis.durable import folder_exists, new_folder
-from tamis.labels.examples import ROLES, SOURCES, Examples, digest, shown_facts
+from tamis.labels.examples import LABEL_SOURCES, ROLES, Examples, digest, readable_facts
 from tamis.models.base_models import find_base
 from tamis.models.model import Model, load_model
 from tamis.scorers.model_manifest import (
@@ -102,7 +102,7 @@ def _facts(learner: Trainer, history: History, kept: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "chain": [*chain, step],
         "labels": labels,
-        "examples": {"digest": digest(job.examples), **shown_facts(job.examples.facts)},
+        "examples": {"digest": digest(job.examples), **readable_facts(job.examples.facts)},
         "recipe": job.recipe.record(),
         PLAN: checkpoints.digest_of(learner.plan()),
         "seed": job.recipe.seed,
@@ -134,7 +134,7 @@ def label_counts(examples: Examples) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     pairs = np.stack([examples.source, examples.role], 1)
     for (source, role), count in zip(*_counted(pairs), strict=True):
-        found.setdefault(SOURCES[source], {})[ROLES[role]] = count
+        found.setdefault(LABEL_SOURCES[source], {})[ROLES[role]] = count
     return found
 
 

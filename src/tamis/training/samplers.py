@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.labels.examples import KINDS, Examples, Kind
+from tamis.labels.examples import LABEL_TYPES, Examples, LabelType
 from tamis.training.losses import HIGHEST
 from tamis.training.recipe import Loss, Recipe
 
@@ -125,23 +125,23 @@ def targets(examples: Examples, loss: Loss) -> NDArray[np.float32]:
     >>> targets(one, "squared").tolist(), targets(one, "bce").tolist()
     ([5.0, 0.0], [1.0, 0.0])
     """
-    learnt: dict[Loss, tuple[Kind, ...]] = {
+    learnt: dict[Loss, tuple[LabelType, ...]] = {
         "softmax": ("class",),
         "bce": ("class",),
         "target-words": ("class",),
         "squared": ("class", "scaled"),
         "margin-distillation": ("scaled", "score"),
     }
-    fitting = learnt.get(loss, KINDS)
+    fitting = learnt.get(loss, LABEL_TYPES)
     for number in np.unique(examples.kind).tolist():
-        if KINDS[number] not in fitting:
+        if LABEL_TYPES[number] not in fitting:
             raise InputError(
-                f"the loss {loss!r} cannot learn from examples of the kind {KINDS[number]!r}",
+                f"the loss {loss!r} cannot learn from examples of the kind {LABEL_TYPES[number]!r}",
                 hint=f"it learns from {' and '.join(fitting)}; label other examples or set loss",
             )
     if loss != "squared":
         return examples.value
-    classes = examples.kind == KINDS.index("class")
+    classes = examples.kind == LABEL_TYPES.index("class")
     return np.where(classes, np.float32(HIGHEST) * examples.value, examples.value)
 
 
@@ -170,7 +170,7 @@ class _Seen:
         negatives = np.bincount(group, minlength=examples.groups) - positives
         both = (positives > 0) & (negatives > 0)
         if recipe.sampler == "lists":
-            scored = examples.kind[examples.offsets[:-1]] != KINDS.index("class")
+            scored = examples.kind[examples.offsets[:-1]] != LABEL_TYPES.index("class")
             both |= scored & (positives + negatives > 1)
         seen = cls(rows, group, positive, positives, negatives, both, int(contradicted.sum()))
         _check(seen, examples, recipe)
@@ -197,7 +197,7 @@ def _contradicted(examples: Examples) -> NDArray[np.bool_]:
     """Which rows are a negative whose text is a positive of the same query, or of the same group
     where values are scores: another group may well score it.
     """
-    positive, named = examples.is_role("positive"), examples.kind == KINDS.index("class")
+    positive, named = examples.is_role("positive"), examples.kind == LABEL_TYPES.index("class")
     whose = np.where(named, examples.query, len(examples.queries) + examples.group)
     place = whose.astype(np.int64) << 32 | examples.doc
     near = np.flatnonzero(np.isin(place, place[positive]))

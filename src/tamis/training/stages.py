@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.labels.examples import KINDS, Examples, join_examples
+from tamis.labels.examples import LABEL_TYPES, Examples, join_examples
 from tamis.training.recipe import BY_HAND, Recipe
 from tamis.training.recipes import CHAINS, resolve
 from tamis.training.validation import Validation, hold_out
@@ -119,5 +119,5 @@ def _without(learn: Examples, held_out: Examples) -> Examples:
 
 def _is_class(examples: Examples) -> NDArray[np.bool_]:
     """Which rows hold a class, and no score."""
-    is_class: NDArray[np.bool_] = examples.kind == KINDS.index("class")
+    is_class: NDArray[np.bool_] = examples.kind == LABEL_TYPES.index("class")
     return is_class

@@ -14,7 +14,7 @@ from tamis.collection.loss_notes import counted
 from tamis.errors import InputError
 from tamis.labels.example_files import read_examples
 from tamis.labels.examples import TEST_HASHES, Examples
-from tamis.labels.held_out import without_leaks
+from tamis.labels.held_out import drop_leaks
 from tamis.labels.inputs import LabelInputs
 from tamis.models.base_models import sha256
 from tamis.pipeline.document_lookup import DocumentLookup
@@ -55,7 +55,7 @@ def with_query_texts(examples: Examples, inputs: LabelInputs) -> Examples:
     """
     if inputs.queries is None and examples.queries.texts is not None:
         return examples
-    queries: Queries | None = inputs.known_queries
+    queries: Queries | None = inputs.available_queries
     if queries is not None and queries.texts is not None:
         return examples.with_queries(queries)
     if len(examples.origins) < len(set(examples.query.tolist())):
@@ -112,7 +112,7 @@ def without_test_queries(
     examples: Examples, test: HeldOut, library: DocumentLookup, use: str
 ) -> Examples:
     """The examples without those of test queries, or of queries that repeat one."""
-    left, leaks = without_leaks(examples, test, library)
+    left, leaks = drop_leaks(examples, test, library)
     if len(leaks):
         _log.warning(
             "%s not %s: a test query, or the same or nearly the same as one, such as %s",

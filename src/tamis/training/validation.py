@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
-from tamis.labels.examples import KINDS, SOURCES, Examples
+from tamis.labels.examples import LABEL_SOURCES, LABEL_TYPES, Examples
 from tamis.splits import split
 from tamis.types import Ids, Qrels, Queries, Run
 
@@ -43,7 +43,7 @@ class Validation:
         """
         if not len(examples):
             raise InputError("there are no examples to validate on", hint="hold out some queries")
-        graded = bool((examples.kind != KINDS.index("class")).any())
+        graded = bool((examples.kind != LABEL_TYPES.index("class")).any())
         grades = _grades(examples) if graded else (examples.value > 0).astype(np.int32)
         rows, groups = _names(examples)
         qrels = Qrels.of_rows(groups, rows, examples.group, _numbered(len(examples)), grades)
@@ -54,7 +54,7 @@ class Validation:
         """Whether a state may be selected by it: held-out pseudo-labels only tell how well BM25
         is imitated.
         """
-        return not (self.examples.source == SOURCES.index("pseudo")).any()
+        return not (self.examples.source == LABEL_SOURCES.index("pseudo")).any()
 
     def value(self, scores: NDArray[np.float32]) -> float:
         """The mean measure when rows are ranked by these scores."""
