@@ -331,8 +331,8 @@ def _described(spec: dict[str, Any]) -> str:
         return _described(spec["of"])
     if spec["source"] == "then":
         return f"{_described(spec['first'])}{_described_stage(spec['stage'])}"
-    unsaid = ("source", "version", "index")
-    parameters = {name: value for name, value in spec.items() if name not in unsaid}
+    missing_information = ("source", "version", "index")
+    parameters = {name: value for name, value in spec.items() if name not in missing_information}
     feedback = parameters.pop("rm3", None)
     named = f"{parameters.pop('ranking')} {listed(parameters)}"
     return f"{named} and rm3 {listed(feedback)}" if feedback else named

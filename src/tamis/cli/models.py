@@ -101,9 +101,9 @@ def import_model(
 
 def _completed(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """What was given and what is asked for, until nothing that is needed lacks."""
-    from tamis.models.import_questions import unsaid
+    from tamis.models.import_questions import missing_information
 
-    while (lacking := unsaid(folder, **given)) is not None:
+    while (lacking := missing_information(folder, **given)) is not None:
         question, option = QUESTIONS[lacking]
         if not sys.stdin.isatty():
             raise InputError(f"{folder} does not say: {question}", hint=option)

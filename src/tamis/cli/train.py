@@ -44,7 +44,7 @@ def _show_recipes(wanted: bool) -> None:
             long += " at 32 queries, fewer at more"
         head = recipe.head_learning_rate
         rate = f"{recipe.learning_rate:g}" + (f", head {head:g}" if head else "")
-        batch, length = str(recipe.units_a_step), str(recipe.max_length)
+        batch, length = str(recipe.effective_batch_size), str(recipe.max_length)
         table.add_row(recipe.name, recipe.scorer, recipe.loss, batch, length, rate, long)
     show(table)
     for name, (first, second) in CHAINS.items():
@@ -167,7 +167,7 @@ def _told(done: Trained) -> Mapping[str, Any]:
     told: dict[str, Any] = {
         "model": str(done.folder),
         "recipe": done.facts["recipe"]["name"],
-        "steps": {"taken": done.history.step, "kept after": done.kept},
+        "steps": {"taken": done.history.step, "kept after": done.selected_step},
         "texts": {"learnt from": learnt["texts"], "truncated_tokens": learnt["truncated_tokens"]},
         "minutes": learnt["minutes"],
         "loss": {
@@ -179,7 +179,7 @@ def _told(done: Trained) -> Mapping[str, Any]:
         checks = done.history.checks
         told[f"{done.facts['validation']['measure']} on queries held out"] = {
             "before": round(checks[0].value, 4),
-            "kept": round(next(c.value for c in checks if c.step == done.kept), 4),
+            "kept": round(next(c.value for c in checks if c.step == done.selected_step), 4),
             "last": round(checks[-1].value, 4),
         }
     return told

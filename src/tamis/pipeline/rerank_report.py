@@ -91,9 +91,11 @@ class Reranked:
 
     def facts(self) -> dict[str, Any]:
         """What there is to tell, by section and name."""
-        unsaid = ("stage", "version", "scorer", "documents", "seed", "missing")
+        missing_information = ("stage", "version", "scorer", "documents", "seed", "missing")
         return {
-            "how": {name: value for name, value in self.spec.items() if name not in unsaid},
+            "how": {
+                name: value for name, value in self.spec.items() if name not in missing_information
+            },
             "scored": self._scored(),
             **self.found.not_scored(),
             "order": self.changes(),
