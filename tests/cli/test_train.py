@@ -55,7 +55,7 @@ def test_a_model_is_trained_told_about_and_used(
     capsys.readouterr()
     assert run([*TRAIN, *SHORT]) == 0
     printed = capsys.readouterr()
-    assert "2 steps (26 units, 1 epoch)" in printed.err
+    assert "2 steps (26 instances, 1 epoch)" in printed.err
     assert "RR on queries held out" in printed.out
     assert run(["info", "model"]) == 0
     assert "monobert-pairwise" in capsys.readouterr().out

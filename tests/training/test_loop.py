@@ -106,7 +106,7 @@ def test_it_learns_and_writes_a_model(job: Job) -> None:
     high, low = score_texts(scorer, "a fish", [DOCUMENTS["drum1"].text, DOCUMENTS["fish1"].text])
     assert high > low
     (words,) = said
-    assert f"{done.history.step:,} steps ({LEARN.groups} units, 6 epochs)" in words
+    assert f"{done.history.step:,} steps ({LEARN.groups} instances, 6 epochs)" in words
     note = json.loads((job.out / "tamis.json").read_text())
     assert note["labels"]["gold"]["positive"] == int(LEARN.is_role("positive").sum())
     assert note["recipe"]["learning_rate"] == 5e-3
@@ -350,7 +350,7 @@ def test_what_is_wrong_is_told_before_any_work(job: Job, tmp_path: Path) -> None
         train(replace(job, out=tmp_path / "none" / "model"))
     said: list[str] = []
     train(replace(job, recipe=replace(PAIRS, epochs=1)), resume=True, log=said.append)
-    assert "nothing to go on with" in said[0]
+    assert "nothing to resume" in said[0]
 
 
 def test_every_step_draws_its_own_dropout(job: Job) -> None:
@@ -489,7 +489,7 @@ def test_steps_are_fitted_to_the_time() -> None:
         pace.steps_within(15, none)
     told: Any = FakeLearner(100)
     assert pace.describe(told, 0) == (
-        "100 steps (400 units, 1 epoch), about 4 texts a second: 4 min 20 s"
+        "100 steps (400 instances, 1 epoch), about 4 texts per second: 4 min 20 s"
     )
 
 

@@ -172,7 +172,7 @@ def test_a_score_that_is_no_number_is_not_hidden(loss: Loss) -> None:
 def test_the_wrong_number_of_scores_is_refused() -> None:
     values = torch.tensor([1.0, 0.0])
     with pytest.raises(
-        InputError, match=r"takes 1 score\(s\) a text, not scores of shape \(2, 2\)"
+        InputError, match=r"takes 1 score\(s\) per text, not scores of shape \(2, 2\)"
     ):
         losses.bce(torch.zeros(2, 2), values, [1, 1])
     with pytest.raises(InputError, match="takes 2"):
