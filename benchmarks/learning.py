@@ -233,7 +233,7 @@ def curves(work: Work, samples: int) -> None:
         test=HeldOut(run, read_qrels(Path(work.path("test.txt"))), MEASURE, int(DEPTH)),
         work=Path(work.path("cells")),
         threads=int(work.threads),
-        said=lambda words: print(words, flush=True),
+        log=lambda words: print(words, flush=True),
     )
     print(f"\n{work.collection.name}, {MEASURE}, mean (lowest to highest) of {samples} samples")
     print(f"tuned BM25 {found.baseline:.4f}; passed from so many queries on: {found.needed()}")

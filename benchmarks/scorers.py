@@ -31,11 +31,17 @@ from tamis.collection.runs import read_run
 from tamis.cores import processor
 from tamis.evaluation.agreement import tau_b
 from tamis.models.onnx_files import write_float, write_int8
-from tamis.scorers._onnx import FILES, OnnxPairs, OnnxTexts, OnnxWriter, Session
+from tamis.scorers._onnx import (
+    ONNX_FILES,
+    OnnxBiEncoder,
+    OnnxCrossEncoder,
+    OnnxLanguageModel,
+    Session,
+)
 from tamis.scorers.batches import batches
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.target_words import TEMPLATE, TargetWords
+from tamis.scorers.target_words import DEFAULT_TEMPLATE, TargetWords
 from tamis.text.passages import parse_spec, split
 from tamis.text.sentences import split_sentences
 from tamis.types import Document, Pairs, Scorer
@@ -84,19 +90,21 @@ def exported(scorer: Any, folder: Path, kind: Any) -> Iterator[dict[str, Any]]:
     with TemporaryDirectory() as name:
         write_exports(scorer, folder, Path(name), kind)
         found = {}
-        for backend in FILES:
+        for backend in ONNX_FILES:
             session = Session.open(Path(name), backend, kind)
             if kind == "target-words":
-                found[f"tamis {backend}"] = replace(scorer, writer=OnnxWriter(session))
+                found[f"tamis {backend}"] = replace(
+                    scorer, language_model=OnnxLanguageModel(session)
+                )
             else:
-                runner = OnnxPairs if kind == "cross-encoder" else OnnxTexts
+                runner = OnnxCrossEncoder if kind == "cross-encoder" else OnnxBiEncoder
                 found[f"tamis {backend}"] = replace(scorer, model=runner(session))
         yield found
 
 
 def write_exports(scorer: Any, folder: Path, out: Path, kind: Any) -> None:
     """Write both ONNX files of a model."""
-    files = {backend: out / file for backend, file in FILES.items()}
+    files = {backend: out / file for backend, file in ONNX_FILES.items()}
     files["onnx"].parent.mkdir(exist_ok=True)
     write_float(files["onnx"], scorer, folder)
     write_int8(files["onnx-int8"], files["onnx"], kind)
@@ -173,7 +181,9 @@ def target_words(setting: Setting) -> None:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     folder, pairs = setting.models / "t5", setting.pairs(max(2, setting.depth // 4))
-    prompts = [TEMPLATE.format(query=query, document=text) for query, text in in_order(pairs)]
+    prompts = [
+        DEFAULT_TEMPLATE.format(query=query, document=text) for query, text in in_order(pairs)
+    ]
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     ours = TargetWords.open(folder, WORDS, threads=THREADS)

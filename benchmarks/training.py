@@ -250,15 +250,15 @@ def main(arguments: Sequence[str] = ()) -> None:
     if not os.environ.get("TAMIS_DATA") or not os.environ.get("TAMIS_MODELS"):
         print("training: skipped, TAMIS_DATA and TAMIS_MODELS are not set")
         return
-    if given.alone != "tamis" and find_spec("datasets") is None:
+    if given.on_main_process != "tamis" and find_spec("datasets") is None:
         print("training: skipped, the package datasets is not installed")
         return
     quiet()
     base = Path(os.environ["TAMIS_MODELS"]) / "minilm"
     rows = TEXTS[given.texts](Path(os.environ["TAMIS_DATA"]))
-    if given.alone:
+    if given.on_main_process:
         with TemporaryDirectory() as name:
-            opened(given.alone, base, rows, Path(name))[0](given.steps)
+            opened(given.on_main_process, base, rows, Path(name))[0](given.steps)
         print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
         return
     if given.seeds:

@@ -103,7 +103,7 @@ def examples_content(path: Path) -> Any:
 
 def counts_content(path: Path) -> Any:
     read = WordCounts.open(path)
-    return read.documents, list(read.words), read.documents_of.tolist(), read.analyzer
+    return read.num_documents, list(read.words), read.documents_of.tolist(), read.analyzer
 
 
 def write_words(path: Path) -> None:

@@ -466,12 +466,12 @@ def test_the_contract_finds_a_spec_that_opens_something_else() -> None:
     with pytest.raises(AssertionError, match="another run"):
         check_source(Fixed(0.5), QUERIES, wrong)
 
-    class Unsaid(Top):
+    class MissingInformation(Top):
         def spec(self) -> Spec:
             return {"stage": "top", "version": 1, "k": 2}
 
     with pytest.raises(AssertionError, match="another run"):
-        check_stage(Unsaid(1), RUN)
+        check_stage(MissingInformation(1), RUN)
 
     class Extra(Top):
         def spec(self) -> Spec:

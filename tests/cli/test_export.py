@@ -66,7 +66,7 @@ def test_the_report_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_int8_that_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamis.models.export_sample.Scored.overlap", lambda *both: 0.8)
+    monkeypatch.setattr("tamis.models.export_sample.ScoredSample.overlap", lambda *both: 0.8)
     assert run(["export", "model", "-o", "out", *GIVEN]) == 0
     printed = capsys.readouterr()
     assert printed.out.count("refused: shares 0.800 of the top 10") == 1

@@ -13,7 +13,7 @@ import pytest
 from tamis.cli.app import run
 from tamis.errors import InputError
 from tamis.labels import Examples, join_examples, read_examples, write_examples
-from tamis.labels.examples import SOURCES
+from tamis.labels.examples import LABEL_SOURCES
 from tamis.scorers.model_manifest import read_model_manifest
 from tamis.text.near import query_hash
 from tamis.training import loop
@@ -55,7 +55,7 @@ def test_a_model_is_trained_told_about_and_used(
     capsys.readouterr()
     assert run([*TRAIN, *SHORT]) == 0
     printed = capsys.readouterr()
-    assert "2 steps (26 units, 1 epoch)" in printed.err
+    assert "2 steps (26 instances, 1 epoch)" in printed.err
     assert "validation" in printed.out
     assert run(["info", "model"]) == 0
     assert "monobert-pairwise" in capsys.readouterr().out
@@ -186,8 +186,8 @@ def test_what_is_validated_on_is_learnt_from_in_no_step(
     monkeypatch.setattr("tamis.training.loop.train", watched)
     assert run(["train", "joined.parquet", *CHAIN]) == 0
     scores, judged = jobs
-    assert {SOURCES[n] for n in scores.examples.source} == {"weak"}
-    assert {SOURCES[n] for n in judged.examples.source} == {"gold"}
+    assert {LABEL_SOURCES[n] for n in scores.examples.source} == {"weak"}
+    assert {LABEL_SOURCES[n] for n in judged.examples.source} == {"gold"}
     assert judged.validation is not None
 
     def asked(examples: Examples) -> set[str]:

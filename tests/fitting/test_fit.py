@@ -280,8 +280,8 @@ def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> No
     assert sieve.source.spec()["source"] == "top", "nothing is scored that nobody looks at"
     recorded = embedding_model(sieve.index)
     assert recorded is not None and recorded.reference == str(base.resolve()) and recorded.sha256
-    pooled = [source.spec()["source"] for source in sources_of(sieve)]
-    assert pooled == ["hybrid", "index", "dense"]
+    pool_tokens = [source.spec()["source"] for source in sources_of(sieve)]
+    assert pool_tokens == ["hybrid", "index", "dense"]
 
 
 @pytest.mark.parametrize("chosen", ["hybrid", "base model + BM25 (.50)", "BM25"])

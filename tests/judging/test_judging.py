@@ -322,8 +322,8 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, room: int) -> None:
 
 def test_the_time_left_follows_the_pace_and_forgets_breaks(tmp_path: Path) -> None:
     now = 0.0
-    pooled = items(*(f"q1 d{n}" for n in range(30)))
-    judging = Judging(pooled, tmp_path / "qrels", lambda: now)
+    pool_tokens = items(*(f"q1 d{n}" for n in range(30)))
+    judging = Judging(pool_tokens, tmp_path / "qrels", lambda: now)
     assert judging.seconds_left() == 30 * 6
     for took in [2.0] * 6 + [3600.0] + [2.0] * 3:
         now += took
@@ -337,19 +337,19 @@ ACTIONS = st.lists(st.sampled_from(["0", "1", "2", "skip", "undo", "again"]), ma
 @settings(deadline=None, max_examples=40)
 @given(ACTIONS)
 def test_the_file_is_what_was_answered_and_not_taken_back(actions: list[str]) -> None:
-    pooled = items(*(f"q{n % 3} d{n}" for n in range(6)))
+    pool_tokens = items(*(f"q{n % 3} d{n}" for n in range(6)))
     kept: list[tuple[int, str]] = []  # the model: what stands on disk from earlier sessions
     steps: list[tuple[int, str]] = []  # and the steps of this one
     with TemporaryDirectory() as folder:
         path = Path(folder) / "qrels"
-        judging = Judging(pooled, path)
+        judging = Judging(pool_tokens, path)
         for action in actions:
             done = {number for number, _ in kept + steps}
             asked_now = next((n for n in range(6) if n not in done), None)
-            assert judging.current == (None if asked_now is None else pooled[asked_now])
+            assert judging.current == (None if asked_now is None else pool_tokens[asked_now])
             if action == "again":  # as if killed
                 kept += [step for step in steps if step[1] != "skip"]
-                steps, judging = [], Judging(pooled, path)
+                steps, judging = [], Judging(pool_tokens, path)
             elif action == "undo":
                 assert judging.undo() == bool(steps)
                 steps = steps[:-1]
@@ -357,7 +357,7 @@ def test_the_file_is_what_was_answered_and_not_taken_back(actions: list[str]) ->
                 judging.skip() if action == "skip" else judging.answer(int(action))
                 steps.append((asked_now, action))
             stand = [step for step in kept + steps if step[1] != "skip"]
-            lines = [f"{pooled[n].query.id}\t{pooled[n].doc_id}\t{g}\n" for n, g in stand]
+            lines = [f"{pool_tokens[n].query.id}\t{pool_tokens[n].doc_id}\t{g}\n" for n, g in stand]
             text = file_of(path).read_text() if file_of(path).exists() else HEADER
             assert text == HEADER + "".join(lines)
         if actions and lines:

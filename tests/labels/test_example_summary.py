@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tamis.labels.duplicate_negatives import without_copies
+from tamis.labels.duplicate_negatives import drop_copies
 from tamis.labels.example_summary import (
     UNJUDGED,
     describe_examples,
@@ -118,12 +118,12 @@ def test_of_scores_the_best_and_the_worst_are_shown() -> None:
 
 def test_copies_of_a_positive_are_left_out() -> None:
     docs = {**DOCS, "d3": Document("d3", " x ", "Other"), "d4": Document("d4", "y")}
-    kept = without_copies(MADE, docs)
+    kept = drop_copies(MADE, docs)
     assert kept.docs.take(kept.doc) == ["d1", "d2", "d4", "d2", "d9", "d1"]
     assert kept.facts["counts"] == {
         "queries": 2, "positive": 3, "negative": 2, "pool": 1, "left out: copies of a positive": 1,
     }  # fmt: skip
-    assert without_copies(MADE, DOCS) is MADE
+    assert drop_copies(MADE, DOCS) is MADE
 
 
 def test_nothing_at_all_can_be_described() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tamis.errors import InputError, OutputError
 from tamis.labels import Examples, join_examples, read_examples, write_examples
 from tamis.labels.example_texts import row_texts
-from tamis.labels.examples import KINDS, ROLES, SOURCES, TO_THE_END
+from tamis.labels.examples import LABEL_SOURCES, LABEL_TYPES, ROLES, TO_THE_END
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.types import Document, Ids, Passage, Queries, Query
 
@@ -44,8 +44,8 @@ def rows_of(examples: Examples) -> list[tuple[Any, ...]]:
             bool(examples.titled[n]),
             float(examples.value[n]),
             ROLES[int(examples.role[n])],
-            SOURCES[int(examples.source[n])],
-            KINDS[int(examples.kind[n])],
+            LABEL_SOURCES[int(examples.source[n])],
+            LABEL_TYPES[int(examples.kind[n])],
             examples.origins.get(int(examples.query[n])),
         )
         for n in range(len(examples))
@@ -63,7 +63,7 @@ def made(draw: st.DrawFn) -> Examples:
         st.lists(st.tuples(names, names, values, st.sampled_from(ROLES)), max_size=12)
     )
     whole = Examples.of_rows(
-        rows, source=draw(st.sampled_from(SOURCES)), kind=draw(st.sampled_from(KINDS))
+        rows, source=draw(st.sampled_from(LABEL_SOURCES)), kind=draw(st.sampled_from(LABEL_TYPES))
     )
     count = len(whole)
     origins = {
@@ -78,7 +78,7 @@ def made(draw: st.DrawFn) -> Examples:
         start=start,
         end=np.where(start % 2, TO_THE_END, start + 3).astype(np.int32),
         titled=start % 3 == 0,
-        source=(start % len(SOURCES)).astype(np.int8),
+        source=(start % len(LABEL_SOURCES)).astype(np.int8),
         origins=origins,
         facts={"made by": "chance", "counts": {"rows": count}, "ä": [1, None]},
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tamis.errors import InputError
 from tamis.labels._groups import sample_queries
 from tamis.labels.examples import Examples
-from tamis.labels.gold import SOURCES_OF, Negatives, gold
+from tamis.labels.gold import NEGATIVE_SOURCES, Negatives, gold
 from tamis.types import Ids, Qrels, Queries, Query, Run
 
 DOCS = Ids.of(f"d{n}" for n in range(1, 9))
@@ -149,7 +149,7 @@ asked = st.sampled_from(["q1", "q2", "q3"])
 @given(
     judged=st.dictionaries(asked, st.dictionaries(names, st.integers(-1, 3)), min_size=1),
     lists=st.dictionaries(asked, st.dictionaries(names, st.floats(0, 9, width=32))),
-    negatives=st.sampled_from(list(SOURCES_OF)),
+    negatives=st.sampled_from(list(NEGATIVE_SOURCES)),
     count=st.one_of(st.none(), st.integers(1, 5)),
     grade=st.integers(1, 3),
     seed=st.integers(0, 3),

@@ -177,7 +177,7 @@ def test_natural_mistakes_are_told(index: Index, collection: Collection) -> None
         (lambda: label.gold(index, {"q1": "x"}), "has no judgements"),
         (lambda: label.pseudo(index, "drum sieve"), "no file or folder"),
         (lambda: open_inputs(index, index), "an index already"),
-        (lambda: label.pseudo(open_inputs(index), ["sieve"]), "opened already"),
+        (lambda: label.pseudo(open_inputs(index), ["sieve"]), "open already"),
     ):
         with pytest.raises(InputError, match=problem) as error:
             call()

@@ -91,7 +91,7 @@ def test_a_negative_lies_below_the_margin() -> None:
         ({"positives": 3, "first": 3}, "rank 3 would be positive and negative"),
         ({"first": 50, "depth": 20}, "no rank from 50 to 20"),
         ({"margin": 1.0}, "no share of a score"),
-        ({"seed": -1}, "a seed of -1 is none"),
+        ({"seed": -1}, "seed is -1"),
         ({"first": 140, "depth": 145, "margin": 0.9}, "none of 4 queries"),
     ],
 )

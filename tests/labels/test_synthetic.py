@@ -11,7 +11,7 @@ from tamis.errors import InputError
 from tamis.labels import read_examples, write_examples
 from tamis.labels._groups import generator
 from tamis.labels.example_texts import row_texts
-from tamis.labels.examples import SOURCES, Examples
+from tamis.labels.examples import LABEL_SOURCES, Examples
 from tamis.labels.query_generation import body_start, read_headings, sentence_query, title_query
 from tamis.labels.synthetic import synthetic
 from tamis.pipeline.document_lookup import IndexLookup
@@ -123,7 +123,7 @@ def test_the_document_is_positive_and_never_negative(index: Index) -> None:
     queries, read = texts(made, index)
     assert made.facts["counts"]["made of a title"] == 3  # no other has a word of "drum sieve"
     assert made.facts["counts"]["made of a sentence"] == 2  # of 6 that something is found for
-    assert set(np.unique(made.source)) == {SOURCES.index("synthetic")}
+    assert set(np.unique(made.source)) == {LABEL_SOURCES.index("synthetic")}
     for row, (query, text) in enumerate(zip(queries, read, strict=True)):
         origin = made.origins[int(made.query[row])]
         is_positive = bool(made.is_role("positive")[row])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tamis.errors import InputError
 from tamis.labels.example_texts import row_texts
-from tamis.labels.weak import LUCENE, scaled, weak
+from tamis.labels.weak import LUCENE_BM25, scale_scores, weak
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.scorers.lexical import Lexical
 from tamis.search import Index
@@ -99,7 +99,7 @@ def test_titles_stand_where_the_spec_says(spec: str) -> None:
 def test_scaling_hits_0_and_5_exactly(scores: list[list[float]]) -> None:
     query = np.repeat(np.arange(len(scores)), [len(each) for each in scores]).astype(np.int64)
     flat = np.array([score for each in scores for score in each], np.float32)
-    value, equal = scaled(query, flat)
+    value, equal = scale_scores(query, flat)
     assert equal == sum(len(set(each)) == 1 for each in scores)
     for number, each in enumerate(scores):
         own = value[query == number]
@@ -111,12 +111,12 @@ def test_scaling_hits_0_and_5_exactly(scores: list[list[float]]) -> None:
 def test_bm25_with_lucenes_own_defaults(tmp_path: Path) -> None:
     index = Index.build(DOCUMENTS, tmp_path / "index")
     run = index.bm25(k1=1.2, b=0.75).search(QUERIES, 10)
-    assert (LUCENE.k1, LUCENE.b) == (1.2, 0.75)
-    made = weak(run, Lexical(index, LUCENE), index)
+    assert (LUCENE_BM25.k1, LUCENE_BM25.b) == (1.2, 0.75)
+    made = weak(run, Lexical(index, LUCENE_BM25), index)
     assert made.facts["counts"]["queries with all scores equal"] == 2  # one candidate each
     both = Queries.of([Query("q", "five eleven one")])
     run = index.bm25(k1=1.2, b=0.75).search(both, 10)
-    value = weak(run, Lexical(index, LUCENE), index).value
+    value = weak(run, Lexical(index, LUCENE_BM25), index).value
     least, most = run.score.min(), run.score.max()
     assert value.tolist() == pytest.approx((run.score - least) / (most - least) * 5)
 

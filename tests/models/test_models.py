@@ -22,7 +22,7 @@ from tamis.models import (
     open_ranker,
     open_scorer,
 )
-from tamis.models.base_models import KNOWN
+from tamis.models.base_models import KNOWN_MODELS
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import read_model_manifest, write_model_manifest
 from tamis.scorers.tokens import Tokens
@@ -275,7 +275,7 @@ def test_a_base_is_an_installed_package(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_known_weights_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tmp_path / KNOWN[0].package / "model"
+    model = tmp_path / KNOWN_MODELS[0].package / "model"
     model.mkdir(parents=True)
     (model.parent / "__init__.py").write_text("")
     (model / "config.json").write_text("{}")

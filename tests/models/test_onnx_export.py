@@ -22,8 +22,8 @@ from tamis.models import (
     open_model,
     open_scorer,
 )
-from tamis.models.export_sample import Scored, pydocs_sample
-from tamis.models.onnx_export import Export, compared, reason_to_refuse
+from tamis.models.export_sample import ScoredSample, pydocs_sample
+from tamis.models.onnx_export import Export, compare, reason_to_refuse
 from tamis.types import Document, Pairs, Qrels, Queries, Query, Run
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -82,7 +82,7 @@ PAIRS = Pairs(["a b"], ["c d e", "f"], np.array([[0, 0], [0, 1]], np.int32))
 
 def test_an_export_is_written_compared_and_noted(model: Path, tmp_path: Path) -> None:
     told: list[str] = []
-    found = export(model, tmp_path / "out", sample(), said=told.append)
+    found = export(model, tmp_path / "out", sample(), log=told.append)
     assert (found[0].backend, found[0].refused, found[0].queries) == ("onnx", "", 3)
     assert found[0].difference < 1e-4
     assert found[0].overlap == 1
@@ -148,22 +148,22 @@ def test_the_overlap_of_hand_made_scores() -> None:
     few = {"d00": 2.0, "d01": 1.0}
     turned = {"d00": 1.0, "d01": 2.0}  # of two documents nothing can be told
 
-    def scored(first: dict[str, float], second: dict[str, float], value: float) -> Scored:
+    def scored(first: dict[str, float], second: dict[str, float], value: float) -> ScoredSample:
         run = Run.from_dict({"a": first, "b": scores, "few": second})
-        return Scored(run, run.score, value, 1.0)
+        return ScoredSample(run, run.score, value, 1.0)
 
     model, other = scored(scores, few, 0.6), scored(swapped, turned, 0.594)
     assert model.overlap(other) == pytest.approx((9 / 10 + 10 / 10) / 2)
-    found = compared("onnx-int8", 1.0, model, other, Tolerance())
+    found = compare("onnx-int8", 1.0, model, other, Tolerance())
     assert found.refused.startswith("lowers the measure from 0.6000 to 0.5940")
-    assert compared("onnx-int8", 1.0, model, other, Tolerance(drop=0.006)).refused == ""
-    both = compared("onnx-int8", 1.0, model, other, Tolerance(overlap=0.96)).refused
+    assert compare("onnx-int8", 1.0, model, other, Tolerance(drop=0.006)).refused == ""
+    both = compare("onnx-int8", 1.0, model, other, Tolerance(overlap=0.96)).refused
     assert both == (
         "shares 0.950 of the top 10 with float (0.96 is needed) and lowers the measure from "
         "0.6000 to 0.5940 (by 0.005 at most is allowed), in a sample of 3 queries"
     )
     run = Run.from_dict({"few": few})
-    short = Scored(run, run.score, None, 1.0)
+    short = ScoredSample(run, run.score, None, 1.0)
     assert short.overlap(short) is None
 
 
@@ -238,10 +238,10 @@ def test_the_measure_is_that_of_the_queries_of_the_run(model: Path) -> None:
     more = {query: given.qrels[query] for query in given.qrels}
     more |= {f"other{n}": {"d00": 1} for n in range(9)}
     scorer = open_scorer(model)
-    value = given.scored(scorer).value
-    assert replace(given, qrels=Qrels.from_dict(more)).scored(scorer).value == value
+    value = given.score_with(scorer).value
+    assert replace(given, qrels=Qrels.from_dict(more)).score_with(scorer).value == value
     strangers = Qrels.from_dict({"other": {"d00": 1}})
-    assert replace(given, qrels=strangers).scored(scorer).value is None
+    assert replace(given, qrels=strangers).score_with(scorer).value is None
 
 
 @pytest.mark.parametrize("name", ["ce", "t5"])

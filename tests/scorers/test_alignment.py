@@ -154,7 +154,7 @@ def test_equals_the_slow_way(
     expected = slow_scores(vectors, collection, pairs)
     np.testing.assert_allclose(scorer.score(pairs).values, expected, atol=1e-5)
     with pytest.MonkeyPatch.context() as patch:  # tiny blocks, a fresh table after each
-        patch.setattr(module, "MOST_WORDS", 3)
+        patch.setattr(module, "MAX_TABLE_WORDS", 3)
         patch.setattr(
             module,
             "text_blocks",
@@ -186,10 +186,10 @@ def test_words_read_once_score_as_texts_do() -> None:
     stored = table.read(texts)
     table.read(["words that come later"])
     pairs = every_pair(queries, texts)
-    values = table.score(table.ask(queries), stored, pairs.index)
+    values = table.score(table.weigh_queries(queries), stored, pairs.index)
     np.testing.assert_array_equal(values, ALIGNMENT.score(pairs).values)
     with pytest.raises(InputError, match="outside 2 queries and 3 texts"):
-        table.score(table.ask(queries), stored, np.array([[0, 3]], np.int32))
+        table.score(table.weigh_queries(queries), stored, np.array([[0, 3]], np.int32))
 
 
 def test_each_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ def test_counts_are_saved_and_read(tmp_path: Path) -> None:
     counts = WordCounts.of([Document("1", "fine", title="Sieve"), Document("2", "")])
     counts.save(path)
     again = WordCounts.open(path)
-    assert (again.documents, again.analyzer, again.words) == (2, "unicode", counts.words)
+    assert (again.num_documents, again.analyzer, again.words) == (2, "unicode", counts.words)
     assert again.frequencies(["sieve", "fine", "drum"]).tolist() == [1, 1, 0]
     with pytest.raises(InputError, match="there is no file"):
         WordCounts.open(tmp_path / "other")
@@ -293,10 +293,11 @@ def test_counting_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     texts = ["a b", "b c", "c d e", "a", "ä Ä"] * 3
     whole = counts_of(texts)
     monkeypatch.setattr(
-        "tamis.scorers.word_counts.pieces", lambda texts: bag_of_words.pieces(texts, size=4)
+        "tamis.scorers.word_counts.text_pieces",
+        lambda texts: bag_of_words.text_pieces(texts, size=4),
     )
     parts = counts_of(texts)
-    assert (parts.documents, parts.words) == (whole.documents, whole.words)
+    assert (parts.num_documents, parts.words) == (whole.num_documents, whole.words)
     np.testing.assert_array_equal(parts.documents_of, whole.documents_of)
     assert parts.frequencies(["a", "ä"]).tolist() == [6, 3]
 

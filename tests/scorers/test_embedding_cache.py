@@ -40,10 +40,10 @@ def test_every_text_is_run_once(model: BiEncoder, monkeypatch: pytest.MonkeyPatc
         return real(self, texts)
 
     monkeypatch.setattr(BiEncoder, "encode_with_truncation", encode)
-    scorer = EmbeddingCache(model, most=4)
+    scorer = EmbeddingCache(model, max_embeddings=4)
     one = Pairs(["drum"], ["sieve", "net"], np.array([[0, 0], [0, 1]], np.int32))
     first = scorer.score(one).values
     assert scorer.score(one).values.tolist() == first.tolist()
     assert sorted(run) == ["drum", "net", "sieve"]
     scorer.score(Pairs(["fish"], ["grain", "flour"], one.index))
-    assert len(scorer._known) <= 4
+    assert len(scorer._embeddings) <= 4

@@ -87,7 +87,7 @@ def test_any_text_scores_as_score_text_says(
     values = Lexical(index, ranking).score(pairs).values
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
     with pytest.MonkeyPatch.context() as patch:  # tiny blocks, a fresh table after each
-        patch.setattr(module, "MOST_WORDS", 3)
+        patch.setattr(module, "MAX_TABLE_WORDS", 3)
         patch.setattr(module, "text_blocks", lambda p, query: bag_of_words.text_blocks(p, query, 9))
         np.testing.assert_array_equal(Lexical(index, ranking).score(pairs).values, values)
 

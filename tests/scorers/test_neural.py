@@ -231,9 +231,9 @@ def test_a_million_words_do_no_harm(tmp_path: Path) -> None:
 
 def test_lengths_the_model_cannot_take_are_refused(tmp_path: Path) -> None:
     bert(tmp_path, 1)
-    with pytest.raises(InputError, match="cannot cut pairs at 67 tokens"):
+    with pytest.raises(InputError, match="cannot truncate pairs at 67 tokens"):
         CrossEncoder.open(tmp_path, max_length=67)
-    with pytest.raises(InputError, match="cannot cut pairs at 4"):
+    with pytest.raises(InputError, match="cannot truncate pairs at 4"):
         CrossEncoder.open(tmp_path, max_length=4)
     with pytest.raises(InputError, match="0 threads"):
         CrossEncoder.open(tmp_path, threads=0).score(EVERY)
@@ -256,8 +256,8 @@ def plain_vectors(folder: Path, texts: Sequence[str], pooling: str) -> Any:
     with torch.inference_mode():
         states = model(**encoded).last_hidden_state
     mask = encoded["attention_mask"][:, :, None]
-    pooled = states[:, 0] if pooling == "cls" else (states * mask).sum(1) / mask.sum(1)
-    return torch.nn.functional.normalize(pooled).numpy()
+    pool_tokens = states[:, 0] if pooling == "cls" else (states * mask).sum(1) / mask.sum(1)
+    return torch.nn.functional.normalize(pool_tokens).numpy()
 
 
 @pytest.mark.filterwarnings("ignore")  # transformers reports weights that this model has no use for
@@ -464,7 +464,7 @@ def test_an_adopted_language_model_needs_nothing_more(make: Any, tmp_path: Path)
 
 
 def test_more_tokens_than_positions_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot cut texts at 601 tokens"):
+    with pytest.raises(InputError, match="cannot truncate texts at 601 tokens"):
         TargetWords.open(causal(tmp_path), ("true", "false"), max_length=601)
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.scorers.batches import Numbers, Rows, batches, chunks, groups, in_batches
+from tamis.scorers.batches import Numbers, Rows, batches, chunks, groups, run_batches
 from tamis.scorers.template import Template
-from tamis.scorers.tokens import share
+from tamis.scorers.tokens import share_room
 from tamis.types import Pairs
 
 LENGTHS = st.lists(st.integers(1, 40), max_size=60)
@@ -54,7 +54,7 @@ def test_chunks_hold_the_same_pairs(index: list[tuple[int, int]], size: int) -> 
 def test_room_is_shared_so_that_nothing_is_cut_without_need(
     query: int, document: int, room: int
 ) -> None:
-    of_query, of_document = share(query, document, room)
+    of_query, of_document = share_room(query, document, room)
     assert of_query <= query
     assert of_document <= document
     assert of_query + of_document == min(query + document, room)
@@ -70,9 +70,9 @@ def test_results_come_back_in_order(threads: int) -> None:
     def forward(batch: Numbers) -> Rows:
         return np.stack([batch, batch * 10], 1).astype(np.float32)
 
-    rows = in_batches(forward, lengths, width=2, budget=8, threads=threads)
+    rows = run_batches(forward, lengths, width=2, budget=8, threads=threads)
     assert rows.tolist() == [[n, n * 10] for n in range(5)]
-    assert in_batches(forward, [], width=2, threads=threads).shape == (0, 2)
+    assert run_batches(forward, [], width=2, threads=threads).shape == (0, 2)
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

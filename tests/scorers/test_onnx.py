@@ -20,7 +20,7 @@ from tamis.errors import InputError
 from tamis.models import ModelManifest, import_model, open_model, open_scorer
 from tamis.models.onnx_files import write_float, write_int8
 from tamis.scorers import _onnx
-from tamis.scorers._onnx import FILES, Backend
+from tamis.scorers._onnx import ONNX_FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import Kind
@@ -99,11 +99,11 @@ def in_order(pairs: Pairs) -> tuple[list[str], list[str]]:
 
 def exported(scorer: Scorer, folder: Path, int8: bool = False) -> Backend:
     """Write the export of an opened model into its folder; the back end that runs it."""
-    path = folder / FILES["onnx"]
+    path = folder / ONNX_FILES["onnx"]
     path.parent.mkdir(exist_ok=True)
     write_float(path, scorer, folder)
     if int8:
-        write_int8(folder / FILES["onnx-int8"], path, kind_of(scorer))
+        write_int8(folder / ONNX_FILES["onnx-int8"], path, kind_of(scorer))
     return "onnx-int8" if int8 else "onnx"
 
 
@@ -234,7 +234,7 @@ def weights_of(path: Path) -> dict[str, NDArray[Any]]:
 def test_which_weights_of_a_cross_encoder_are_integers(tmp_path: Path) -> None:
     folder = bert(tmp_path)
     exported(CrossEncoder.open(folder), folder, int8=True)
-    found = list(weights_of(folder / FILES["onnx-int8"]).values())
+    found = list(weights_of(folder / ONNX_FILES["onnx-int8"]).values())
     assert len(found) == 3 * 6  # layers, and of each: query, key, value, out, feed-forward
     assert {each.dtype for each in found} == {np.dtype(np.int8)}
     assert max(np.abs(each.astype(int)).max() for each in found) <= 64
@@ -243,7 +243,7 @@ def test_which_weights_of_a_cross_encoder_are_integers(tmp_path: Path) -> None:
 def test_which_weights_of_a_t5_are_integers(tmp_path: Path) -> None:
     folder = t5(tmp_path)
     exported(TargetWords.open(folder, ["true", "false"]), folder, int8=True)
-    found = weights_of(folder / FILES["onnx-int8"])
+    found = weights_of(folder / ONNX_FILES["onnx-int8"])
     assert len(found) == 2 * (4 + 2) + 3 * (8 + 2)  # attention, and two matrices into each feed
     assert {each.dtype for each in found.values()} == {np.dtype(np.uint8)}
     assert not [each for each in found.values() if each.shape == (48, 32)]  # out of the feed
@@ -330,12 +330,12 @@ def test_which_back_end_runs_a_folder(model: Path, monkeypatch: pytest.MonkeyPat
         assert isinstance(scorer, CrossEncoder)
         return type(scorer.model).__name__
 
-    assert kind() == "TorchPairs"
+    assert kind() == "TorchCrossEncoder"
     monkeypatch.setattr("tamis.models.folder.find_spec", lambda name: None)
-    assert kind() == "OnnxPairs"
+    assert kind() == "OnnxCrossEncoder"
     monkeypatch.undo()
     (model / "model.safetensors").unlink()
-    assert kind() == "OnnxPairs"
+    assert kind() == "OnnxCrossEncoder"
     assert isinstance(open_model(model), ModelManifest)
     with pytest.raises(InputError, match="has no weights"):
         open_scorer(model, backend="torch")
@@ -358,7 +358,7 @@ def test_what_cannot_be_run_is_named(model: Path) -> None:
     unknown: Any = "openvino"
     with pytest.raises(InputError, match="no back end 'openvino'"):
         open_scorer(model, backend=unknown)
-    path = model / FILES["onnx"]
+    path = model / ONNX_FILES["onnx"]
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match="cannot be read"):

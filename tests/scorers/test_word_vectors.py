@@ -17,7 +17,7 @@ import zstandard
 
 from tamis.errors import DamagedError, InputError, LineError, OutputError, UnknownFormatError
 from tamis.scorers import word_vector_files
-from tamis.scorers.word_vector_trainer import PIECE, FastText, train_vectors
+from tamis.scorers.word_vector_trainer import WORDS_PER_PIECE, FastText, train_vectors
 from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.types import Document
 
@@ -71,8 +71,8 @@ def test_every_kind_of_file(name: str, tmp_path: Path) -> None:
 
 
 def test_many_lines_and_small_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_vector_files, "LINES", 7)
-    monkeypatch.setattr(word_vector_files, "CHUNK", 50)
+    monkeypatch.setattr(word_vector_files, "LINES_PER_BLOCK", 7)
+    monkeypatch.setattr(word_vector_files, "BYTES_PER_READ", 50)
     random = np.random.default_rng(0)
     matrix = random.normal(size=(50, 12)).astype(np.float32)
     words = [f"w{n}" for n in range(50)]
@@ -129,7 +129,7 @@ BAD_FILES = [
     (b"1 2\na " + np.array([1, np.nan], "f4").tobytes(), InputError, "'a' .row 0. is not all"),
     (gzip.compress(LINES.encode(), mtime=0)[:-9], InputError, "is cut short"),
     (bytes(range(256)), UnknownFormatError, "neither text nor"),
-    (word_vector_files.FASTTEXT + bytes(50), UnknownFormatError, r"fastText model \(.bin\)"),
+    (word_vector_files.FASTTEXT_MAGIC + bytes(50), UnknownFormatError, r"fastText model \(.bin\)"),
     (b"\x93NUMPY\x01\x00v\x00{}\n", UnknownFormatError, "matrix without words"),
 ]
 
@@ -274,8 +274,8 @@ def test_training_reads_long_documents_to_their_end() -> None:
     pytest.importorskip("gensim")
     from tamis.scorers.word_vector_trainer import _Corpus
 
-    long = Document("1", "word " * PIECE + "end")
-    assert [len(words) for words in _Corpus([long], "unicode")] == [PIECE, 1]
+    long = Document("1", "word " * WORDS_PER_PIECE + "end")
+    assert [len(words) for words in _Corpus([long], "unicode")] == [WORDS_PER_PIECE, 1]
 
 
 def test_what_cannot_be_trained_on() -> None:

@@ -80,10 +80,10 @@ def test_names_of_transformers_are_names_of_settings() -> None:
         0.2,
         None,
     )
-    assert named.units_a_step == 12
+    assert named.effective_batch_size == 12
     assert resolve("infuse-scores").gradient_accumulation_steps == 8
     both = resolve("infuse-scores", {"batch_size": "12", "gradient_accumulation_steps": "2"})
-    assert both.units_a_step == 24
+    assert both.effective_batch_size == 24
     assert named.source_of("learning_rate") == "set by hand"
     with pytest.raises(InputError, match="there is no setting 'rate'") as raised:
         resolve("docrank", {"rate": "1e-5"})

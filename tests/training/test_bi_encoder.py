@@ -54,8 +54,8 @@ def test_it_has_the_gradients_of_transformers(folder: Path) -> None:
         states = theirs(**given).last_hidden_state
         mask = given["attention_mask"][:, :, None]
         mean = (states * mask).sum(1) / mask.sum(1)
-        pooled = mean if open_model(folder).pooling == "mean" else states[:, 0]
-        return torch.nn.functional.normalize(pooled)
+        pool_tokens = mean if open_model(folder).pooling == "mean" else states[:, 0]
+        return torch.nn.functional.normalize(pool_tokens)
 
     cosines = 20 * (vectors(QUERIES) * vectors(TEXTS)).sum(1)
     assert (cosines - scores[:, 0]).abs().max() < 1e-4

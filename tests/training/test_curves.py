@@ -13,7 +13,7 @@ from tamis.errors import InputError
 from tamis.labels import Examples
 from tamis.models import import_model
 from tamis.training import Curves, Start, curves, learning_curves
-from tamis.training.learning_curves import Cell, HeldOut, sampled
+from tamis.training.learning_curves import Cell, HeldOut, sample_examples
 from tamis.training.loop import train
 from tamis.training.recipe import Recipe
 from tamis.types import Document, Qrels, Queries, Query, Run
@@ -166,10 +166,10 @@ def test_a_start_that_ranks_already_is_drawn_left_of_all_numbers() -> None:
 
 def test_samples_differ_and_repeat() -> None:
     one = examples()
-    names = [frozenset(sampled(one, 8, sample).query.tolist()) for sample in (0, 0, 1)]
+    names = [frozenset(sample_examples(one, 8, sample).query.tolist()) for sample in (0, 0, 1)]
     assert names[0] == names[1] != names[2]
     with pytest.raises(InputError, match="a sample of 31 queries"):
-        sampled(one, 31, 0)
+        sample_examples(one, 31, 0)
 
 
 def test_what_is_needed_must_stay_above() -> None:

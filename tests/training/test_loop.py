@@ -21,16 +21,16 @@ import pytest
 
 from tamis.errors import DamagedError, InputError, OutputError, TrainingError
 from tamis.labels import Examples
-from tamis.labels.examples import SOURCES
+from tamis.labels.examples import LABEL_SOURCES
 from tamis.models import describe_model, open_model, open_scorer
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.training import checkpoints, trainer
 from tamis.training.checkpoints import History, history_in
 from tamis.training.loop import Job, Trained, train
-from tamis.training.model_writer import HISTORY
+from tamis.training.model_writer import HISTORY_FILE
 from tamis.training.recipe import Recipe
 from tamis.training.schedules import rate_at
-from tamis.training.time_estimate import Pace
+from tamis.training.time_estimate import TimeEstimate
 from tamis.training.trainable import accumulate
 from tamis.training.trainer import Trainer
 from tamis.training.validation import Validation, hold_out
@@ -93,33 +93,33 @@ def weights(folder: Path) -> bytes:
 
 def test_it_learns_and_writes_a_model(job: Job) -> None:
     said: list[str] = []
-    done = train(job, said=said.append)
+    done = train(job, log=said.append)
     losses = done.history.losses
     assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
     checks = done.history.checks
     assert [check.step for check in checks[:3]] == [0, 10, 20]
     best = max(checks, key=lambda check: check.value)
     assert best.value > checks[0].value + 0.2
-    assert done.kept == best.step
+    assert done.selected_step == best.step
     assert not checkpoints.work_folder(job.out).exists()
     scorer = open_scorer(job.out)
     high, low = score_texts(scorer, "a fish", [DOCUMENTS["drum1"].text, DOCUMENTS["fish1"].text])
     assert high > low
     (words,) = said
-    assert f"{done.history.step:,} steps ({LEARN.groups} units, 6 epochs)" in words
+    assert f"{done.history.step:,} steps ({LEARN.groups} instances, 6 epochs)" in words
     note = json.loads((job.out / "tamis.json").read_text())
     assert note["labels"]["gold"]["positive"] == int(LEARN.is_role("positive").sum())
     assert note["recipe"]["learning_rate"] == 5e-3
     assert note["chain"][0]["recipe"] == "tiny"
     assert note["validation"]["after steps"]["0"] == round(checks[0].value, 4)
-    assert note["learnt"]["kept after"] == done.kept
+    assert note["learnt"]["kept after"] == done.selected_step
     assert note["learnt"]["steps"] == done.history.step == 48
     told = dict(describe_model(open_model(job.out)))
     assert told["trained"] == "tiny, tiny"
     assert told["recipe"].startswith(
         "tiny: margin loss, learning rate 0.005, batch size 4, 24 tokens"
     )
-    assert f"48, kept after {done.kept}; " in told["steps"]
+    assert f"48, kept after {done.selected_step}; " in told["steps"]
     assert told["trained_from"].startswith("64 gold positive, 256 gold pool")
     assert told["validation"].startswith("RR@10 ")
     xml.fromstring((job.out / "training.svg").read_text())
@@ -194,7 +194,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_model(
 def test_checkpoints_by_time_change_nothing(
     job: Job, whole: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamis.training.loop.KEPT_EVERY", -1.0)
+    monkeypatch.setattr("tamis.training.loop.CHECKPOINT_SECONDS", -1.0)
     job = replace(job, recipe=replace(PAIRS, epochs=3, keep="last"))
     with pytest.MonkeyPatch.context() as patch:
         interrupted(patch, Trainer, "learn", 7)
@@ -264,7 +264,7 @@ def test_without_validation_a_collapsed_model_is_refused_and_the_one_before_is_k
         return real(self, some) if next(calls) < 3 else np.ones(len(some), np.float32)
 
     monkeypatch.setattr(Trainer, "scores", collapsing)
-    monkeypatch.setattr("tamis.training.loop.KEPT_EVERY", -1.0)  # a checkpoint every step
+    monkeypatch.setattr("tamis.training.loop.CHECKPOINT_SECONDS", -1.0)  # a checkpoint every step
     with pytest.raises(TrainingError, match="have the same score") as error:
         train(replace(job, validation=None, recipe=replace(PAIRS, epochs=1)))
     assert "the model after step 2 is in" in error.value.hint
@@ -302,7 +302,7 @@ def test_documents_are_cut_in_training_as_in_scoring(job: Job) -> None:
     made = Trainer.of(replace(job, recipe=recipe)).model
     text = DOCUMENTS["drum1"].text
     (pair,) = made.prepare(["a fish"], [text])
-    assert pair.truncated_tokens == 2 and made.note.document_tokens == 3
+    assert pair.truncated_tokens == 2 and made.manifest.document_tokens == 3
     done = train(replace(job, recipe=recipe))
     scorer = open_scorer(done.folder)
     one = Pairs(
@@ -338,7 +338,7 @@ def test_other_texts_are_not_gone_on_with(job: Job) -> None:
     changed = {name: replace(each, text=f"{each.text} net") for name, each in DOCUMENTS.items()}
     asked = Queries.of([Query(each.id, f"{each.text} net") for each in QUERIES])
     for other in (
-        replace(job, library=MappingLookup(changed)),
+        replace(job, lookup=MappingLookup(changed)),
         replace(job, examples=LEARN.with_queries(asked)),
     ):
         with pytest.raises(InputError, match="begun with another texts"):
@@ -349,8 +349,8 @@ def test_what_is_wrong_is_told_before_any_work(job: Job, tmp_path: Path) -> None
     with pytest.raises(OutputError, match="no folder to write"):
         train(replace(job, out=tmp_path / "none" / "model"))
     said: list[str] = []
-    train(replace(job, recipe=replace(PAIRS, epochs=1)), resume=True, said=said.append)
-    assert "nothing to go on with" in said[0]
+    train(replace(job, recipe=replace(PAIRS, epochs=1)), resume=True, log=said.append)
+    assert "nothing to resume" in said[0]
 
 
 def test_every_step_draws_its_own_dropout(job: Job) -> None:
@@ -362,7 +362,7 @@ def test_every_step_draws_its_own_dropout(job: Job) -> None:
 
 def test_trying_out_the_pace_leaves_no_trace(job: Job) -> None:
     one, two = Trainer.of(job), Trainer.of(job)
-    Pace.of(one)
+    TimeEstimate.of(one)
     for name, weight in one.model.named_parameters():
         assert torch.equal(weight, dict(two.model.named_parameters())[name]), name
     assert not one.optimizer.state_dict()["state"]
@@ -412,10 +412,10 @@ def test_what_was_cut_is_counted_across_a_kill(job: Job, tmp_path: Path) -> None
 
 def test_patience_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([0.1, 0.5, 0.4, 0.45, 0.3])
-    monkeypatch.setattr(Trainer, "_validated", lambda self, validation: (next(values), False))
+    monkeypatch.setattr(Trainer, "_validate", lambda self, validation: (next(values), False))
     done = train(replace(job, recipe=replace(PAIRS, patience=2)))
     assert [check.step for check in done.history.checks] == [0, 10, 20, 30]
-    assert done.kept == 10
+    assert done.selected_step == 10
 
 
 @pytest.mark.parametrize("patience", [None, 1])
@@ -423,20 +423,20 @@ def test_held_out_pseudo_labels_are_measured_and_do_not_select(
     job: Job, monkeypatch: pytest.MonkeyPatch, patience: int | None
 ) -> None:
     assert HELD is not None
-    labels = np.full(len(HELD), SOURCES.index("pseudo"), np.int8)
+    labels = np.full(len(HELD), LABEL_SOURCES.index("pseudo"), np.int8)
     values = iter([0.1, 0.9, *[0.2] * 20])
-    monkeypatch.setattr(Trainer, "_validated", lambda self, validation: (next(values), False))
+    monkeypatch.setattr(Trainer, "_validate", lambda self, validation: (next(values), False))
     recipe = replace(PAIRS, epochs=4, keep="best", patience=patience)
     pseudo = replace(job, recipe=recipe, validation=Validation.of(replace(HELD, source=labels)))
     done = train(pseudo)
     assert len(done.history.checks) > 3
-    assert done.kept == done.history.step == done.facts["learnt"]["steps planned"]
+    assert done.selected_step == done.history.step == done.facts["learnt"]["steps planned"]
     assert done.facts["validation"]["selects"] is False
 
 
 def test_without_validation_the_last_state_is_kept(job: Job) -> None:
     done = train(replace(job, validation=None, recipe=replace(PAIRS, epochs=1)))
-    assert done.kept == done.history.step
+    assert done.selected_step == done.history.step
     assert "validation" not in done.facts
 
 
@@ -474,7 +474,7 @@ class FakeLearner:
 
 
 def test_steps_are_fitted_to_the_time() -> None:
-    pace = Pace(step=2.0, check=10.0)
+    pace = TimeEstimate(step=2.0, check=10.0)
     assert pace.total(100, 20) == 100 * 2 + 6 * 10
     many: Any = FakeLearner(1000)
     assert pace.steps_within(10**6, many) == 1000
@@ -488,20 +488,20 @@ def test_steps_are_fitted_to_the_time() -> None:
     with pytest.raises(InputError, match="not one step fits"):
         pace.steps_within(15, none)
     told: Any = FakeLearner(100)
-    assert pace.told(told, 0) == (
-        "100 steps (400 units, 1 epoch), about 4 texts a second: 4 min 20 s"
+    assert pace.describe(told, 0) == (
+        "100 steps (400 instances, 1 epoch), about 4 texts per second: 4 min 20 s"
     )
 
 
 def test_a_time_limit_is_remembered_by_a_resumed_training(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(1e6, 0.0)))
+    monkeypatch.setattr(TimeEstimate, "of", classmethod(lambda cls, _: TimeEstimate(1e6, 0.0)))
     with pytest.MonkeyPatch.context() as patch:
         interrupted(patch, Trainer, "learn", 5)
         with pytest.raises(Killed):
             train(job, max_time=17.5e6)
-    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(9e6, 0.0)))
+    monkeypatch.setattr(TimeEstimate, "of", classmethod(lambda cls, _: TimeEstimate(9e6, 0.0)))
     assert train(job, max_time=17.5e6, resume=True).history.step == 17
 
 
@@ -509,7 +509,7 @@ def test_what_was_spent_before_the_first_step_counts(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter((0.0, 12e6))
-    monkeypatch.setattr(Pace, "of", classmethod(lambda cls, _: Pace(1e6, 0.0)))
+    monkeypatch.setattr(TimeEstimate, "of", classmethod(lambda cls, _: TimeEstimate(1e6, 0.0)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tamis.training.loop.time.monotonic", lambda: next(clock, 12e6))
         done = train(job, max_time=17.5e6)
@@ -600,7 +600,7 @@ def test_files_have_the_modes_of_the_umask(job: Job) -> None:
 
 @pytest.mark.parametrize("damage", [("step", "stfp"), ("checks", "chfcks"), ("{", "[1, {")])
 def test_a_damaged_history_is_told(job: Job, tmp_path: Path, damage: tuple[str, str]) -> None:
-    path = train(job).folder / HISTORY
+    path = train(job).folder / HISTORY_FILE
     text = path.read_text().replace(*damage, 1)
     (tmp_path / "history.json").write_text(text + "]" * damage[1].startswith("["))
     with pytest.raises(DamagedError) as caught:

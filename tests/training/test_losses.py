@@ -11,7 +11,7 @@ import pytest
 from tamis.errors import InputError
 from tamis.training import losses
 from tamis.training.losses import LossFunction, loss_of
-from tamis.training.recipe import MARGINS, POINTWISE, Loss, Recipe
+from tamis.training.recipe import LOSSES_WITH_MARGIN, POINTWISE, Loss, Recipe
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -85,7 +85,7 @@ def test_gradients_are_finite_differences(loss: Loss) -> None:
     sizes = [3, 2, 4, 1]
     values = torch.tensor([1, 0, 0, 1, 0, 1, 1, 0, 0, 1], dtype=torch.float64)
     scores = drawn(10, columns(loss)).requires_grad_()
-    function = loss_of(recipe(loss, margin=0.25 if loss in MARGINS else None))
+    function = loss_of(recipe(loss, margin=0.25 if loss in LOSSES_WITH_MARGIN else None))
 
     def sums(given: Any) -> Any:
         return function(given, values, units(loss, sizes))
@@ -95,7 +95,10 @@ def test_gradients_are_finite_differences(loss: Loss) -> None:
 
 @pytest.mark.parametrize("loss", EVERY)
 def test_a_unit_does_not_see_the_others(loss: Loss) -> None:
-    sizes, function = [2, 5, 3], loss_of(recipe(loss, margin=0.5 if loss in MARGINS else None))
+    sizes, function = (
+        [2, 5, 3],
+        loss_of(recipe(loss, margin=0.5 if loss in LOSSES_WITH_MARGIN else None)),
+    )
     scores, values = drawn(10, columns(loss)), (drawn(10, seed=1) > 0).double()
     whole = function(scores, values, units(loss, sizes))
     alone, start = [], 0
@@ -169,7 +172,7 @@ def test_a_score_that_is_no_number_is_not_hidden(loss: Loss) -> None:
 def test_the_wrong_number_of_scores_is_refused() -> None:
     values = torch.tensor([1.0, 0.0])
     with pytest.raises(
-        InputError, match=r"takes 1 score\(s\) a text, not scores of shape \(2, 2\)"
+        InputError, match=r"takes 1 score\(s\) per text, not scores of shape \(2, 2\)"
     ):
         losses.bce(torch.zeros(2, 2), values, [1, 1])
     with pytest.raises(InputError, match="takes 2"):

@@ -189,7 +189,7 @@ def test_training_reads_the_vectors_of_an_index(
 ) -> None:
     train(job)
     run = Recorded(monkeypatch)
-    train(replace(job, library=IndexLookup(index), out=tmp_path / "other"))
+    train(replace(job, lookup=IndexLookup(index), out=tmp_path / "other"))
     assert not {document.text for document in DOCUMENTS.values()} & set(run.texts)
     near = _weights(job.out), _weights(tmp_path / "other")
     assert all(np.allclose(near[0][name], near[1][name], atol=1e-4) for name in near[0])

@@ -11,7 +11,7 @@ import pytest
 from tamis.errors import InputError
 from tamis.evaluation.measures import parse_measure
 from tamis.training.losses import WITH_MARGIN
-from tamis.training.recipe import MARGINS, SETTABLE, Loss, Recipe
+from tamis.training.recipe import LOSSES_WITH_MARGIN, SETTABLE, Loss, Recipe
 from tamis.training.recipes import CHAINS, RECIPES, WORD_PAIRS, resolve
 
 OURS = ("bi-encoder", "query-encoder")
@@ -164,7 +164,7 @@ def test_steps_of_a_training() -> None:
 
 
 def test_a_step_of_infusion_sees_256_rows() -> None:
-    assert RECIPES["infuse-scores"].units_a_step == 256
+    assert RECIPES["infuse-scores"].effective_batch_size == 256
 
 
 def test_the_six_pairs_of_words() -> None:
@@ -248,7 +248,7 @@ def test_types_are_kept() -> None:
 
 
 def test_settings_that_nothing_reads_are_refused() -> None:
-    assert set(MARGINS) == set(WITH_MARGIN)
+    assert set(LOSSES_WITH_MARGIN) == set(WITH_MARGIN)
     for name, settings, problem in [
         ("few-bert", {"margin": "5"}, "the loss 'softmax' has no margin"),
         ("few-bert", {"words": "hot,cold"}, "a cross-encoder has no target words"),

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.errors import InputError
-from tamis.labels.examples import COLUMNS, KINDS, ROLES, Examples, Kind, Role
+from tamis.labels.examples import COLUMNS, LABEL_TYPES, ROLES, Examples, LabelType, Role
 from tamis.training.recipe import Recipe, Sampler
 from tamis.training.samplers import batches, counts, steps_in_epoch, targets
 from tamis.types import Ids, Queries
@@ -30,12 +30,12 @@ def recipe(sampler: Sampler, **given: Any) -> Recipe:
     return Recipe("test", sampler=sampler, **(plain | given))
 
 
-def examples(rows: list[tuple[str, str, Role]], kind: Kind = "class") -> Examples:
+def examples(rows: list[tuple[str, str, Role]], kind: LabelType = "class") -> Examples:
     valued = [(query, doc, float(role == "positive"), role) for query, doc, role in rows]
     return Examples.of_rows(valued, source="gold", kind=kind)
 
 
-def of_drawn(rows: list[tuple[int, int, Role, int]], kind: Kind) -> Examples:
+def of_drawn(rows: list[tuple[int, int, Role, int]], kind: LabelType) -> Examples:
     rows = sorted(rows)
     made = examples([(f"q{group}", f"d{doc}", role) for group, doc, role, _ in rows], kind)
     return replace(made, start=np.array([start for *_, start in rows], np.int32))
@@ -58,14 +58,14 @@ MANY = examples(
 @given(
     st.lists(ROW, min_size=1, max_size=40),
     st.sampled_from(SAMPLERS),
-    st.sampled_from(KINDS),
+    st.sampled_from(LABEL_TYPES),
     st.integers(2, 5) | st.none(),
     st.integers(0, 3),
 )
 def test_what_always_holds(
     rows: list[tuple[int, int, Role, int]],
     sampler: Sampler,
-    kind: Kind,
+    kind: LabelType,
     list_size: int | None,
     epoch: int,
 ) -> None:
@@ -104,7 +104,7 @@ def check_groups(made: Examples, mine: Recipe, units: list[list[int]]) -> None:
             assert set(good) == set(whole[positive[whole]])
             assert len(unit) >= 2
             assert mine.list_size is None or len(unit) <= max(mine.list_size, len(good) + 1)
-            assert len(good) < len(unit) or KINDS[made.kind[unit[0]]] != "class"
+            assert len(good) < len(unit) or LABEL_TYPES[made.kind[unit[0]]] != "class"
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

@@ -11,20 +11,20 @@ import pytest
 
 from tamis.errors import InputError
 from tamis.labels import Examples, join_examples
-from tamis.labels.examples import SOURCES, TEST_HASHES
+from tamis.labels.examples import LABEL_SOURCES, TEST_HASHES
 from tamis.labels.inputs import open_inputs
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.text.near import query_hash
 from tamis.training.stages import recipes_of, refuse_shared, stages_of, with_held_out
 from tamis.training.training_data import (
     as_examples,
-    facts_named,
-    joinable,
-    known_test_queries,
+    collect_test_queries,
+    drop_test_queries,
+    find_facts,
     refuse_absent,
     warn_of_teacher,
+    with_all_texts,
     with_query_texts,
-    without_test_queries,
 )
 from tamis.types import Document, Queries, Query
 
@@ -53,8 +53,8 @@ def test_a_chain_learns_from_scores_and_then_from_judgements() -> None:
     recipes = recipes_of("infuse-small", {"seed": "3"})
     assert [recipe.seed for recipe in recipes] == [3, 3]
     first, second = stages_of("infuse-small", recipes, [GOLD, WEAK])
-    assert (first.examples.source == SOURCES.index("weak")).all()
-    assert (second.examples.source == SOURCES.index("gold")).all()
+    assert (first.examples.source == LABEL_SOURCES.index("weak")).all()
+    assert (second.examples.source == LABEL_SOURCES.index("gold")).all()
     [single] = stages_of("docrank", recipes_of("docrank", {}), [GOLD, WEAK])
     assert len(single.examples) == len(GOLD) + len(WEAK)
 
@@ -115,8 +115,8 @@ def test_test_queries_are_dropped_by_id_text_and_hash(caplog: pytest.LogCaptureF
     inputs = open_inputs(["x"], queries=QUERIES, qrels={"test": {"q00": {"a": 1}}})
     known = replace(GOLD, facts={TEST_HASHES: [query_hash(TEXTS["q01"])]})
     other = replace(GOLD, facts={TEST_HASHES: [query_hash(TEXTS["q02"])]})
-    test = known_test_queries(inputs, [join_examples([known, other])])
-    left = without_test_queries(GOLD, test, LIBRARY, "learnt from")
+    test = collect_test_queries(inputs, [join_examples([known, other])])
+    left = drop_test_queries(GOLD, test, LIBRARY, "learnt from")
     assert set(TEXTS) - names_in(left) == {"q00", "q01", "q02"}
     assert "3 queries not learnt from" in caplog.text
 
@@ -133,7 +133,7 @@ def test_a_teacher_as_base_is_warned_of(caplog: pytest.LogCaptureFixture) -> Non
     assert not caplog.records
     warn_of_teacher("strong", [join_examples([GOLD, taught])])
     assert "is the teacher that made these labels" in caplog.text
-    assert list(facts_named(join_examples([GOLD, taught]).facts, "teacher")) == ["strong"]
+    assert list(find_facts(join_examples([GOLD, taught]).facts, "teacher")) == ["strong"]
 
 
 def test_texts_are_those_handed_in_else_their_own_else_the_collections() -> None:
@@ -153,7 +153,7 @@ def test_texts_are_those_handed_in_else_their_own_else_the_collections() -> None
 
 def test_joined_parts_keep_their_texts() -> None:
     bare = Examples.of_rows([("made", "a", 1.0, "positive")], source="synthetic")
-    joined = join_examples(joinable([GOLD, bare]))
+    joined = join_examples(with_all_texts([GOLD, bare]))
     assert joined.queries["q00"].text == TEXTS["q00"]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tamis.errors import InputError
 from tamis.labels import Examples
-from tamis.labels.examples import Kind
+from tamis.labels.examples import LabelType
 from tamis.models import import_model, open_model, open_scorer
 from tamis.pipeline.document_lookup import MappingLookup
 from tamis.scorers._dropout import generator_of
@@ -22,7 +22,7 @@ from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
 from tamis.training._gradient import accumulate, micro_batches
 from tamis.training.loop import Job, train
-from tamis.training.recipe import MARGINS, POINTWISE, Loss, Recipe
+from tamis.training.recipe import LOSSES_WITH_MARGIN, POINTWISE, Loss, Recipe
 from tamis.training.trainable import Trainable, open_trainable
 from tamis.types import Document, Pairs, Queries, Query, score_texts
 
@@ -239,14 +239,14 @@ def test_a_trained_model_is_a_base_that_keeps_its_head(tmp_path: Path) -> None:
     step(model)
     model.save(tmp_path / "made")
     again = open_trainable(tmp_path / "made")
-    assert (again.note.outputs, again.note.max_length) == (2, 50)
+    assert (again.manifest.outputs, again.manifest.max_length) == (2, 50)
     for (name, one), (_, other) in zip(
         model.named_parameters(), again.named_parameters(), strict=True
     ):
         assert torch.equal(one, other), name
     with pytest.raises(InputError, match="has a head with 2 outputs, not 1"):
         open_trainable(tmp_path / "made", outputs=1)
-    assert open_trainable(tmp_path / "made", outputs=1, fresh_head=True).note.outputs == 1
+    assert open_trainable(tmp_path / "made", outputs=1, fresh_head=True).manifest.outputs == 1
 
 
 def test_a_fresh_head_leaves_the_rest_alone(tmp_path: Path) -> None:
@@ -387,9 +387,9 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
         ("bert", {"outputs": 3}, "cannot have 3 outputs"),
         ("bert", {"scorer": "bi-encoder"}, "does not say how token vectors are pooled"),
         ("bert", {"dropout": 1}, "cannot drop"),
-        ("bert", {"document_tokens": 0}, "cannot cut the documents"),
-        ("t5", {"scorer": "target-words", "document_tokens": 4}, "cannot cut the documents"),
-        ("bert", {"max_length": 600}, "cannot cut pairs at 600"),
+        ("bert", {"document_tokens": 0}, "cannot truncate the documents"),
+        ("t5", {"scorer": "target-words", "document_tokens": 4}, "cannot truncate the documents"),
+        ("bert", {"max_length": 600}, "cannot truncate pairs at 600"),
     ]:
         with pytest.raises(InputError, match=problem):
             open_trainable(tmp_path / folder, **options)  # type: ignore[arg-type]
@@ -400,7 +400,7 @@ def test_an_adopted_t5_says_its_words(tmp_path: Path) -> None:
     t5(tmp_path / "plain")
     import_model(tmp_path / "plain", tmp_path / "made", words=("net", "sea"), template=template)
     model = open_trainable(tmp_path / "made", scorer="target-words")
-    assert (model.note.words, model.note.template) == (("net", "sea"), template)
+    assert (model.manifest.words, model.manifest.template) == (("net", "sea"), template)
 
 
 THINGS = "drum sieve net grain sea".split()
@@ -416,13 +416,13 @@ def test_by_every_loss_the_loop_puts_ten_pairs_in_order(loss: Loss, tmp_path: Pa
     for one, other in PAIRED:
         query = f"{one}-{other}"
         rows += [(query, one, 1.0, "positive"), (query, other, 0.0, "negative")]
-    kind: Kind = "score" if loss == "margin-distillation" else "class"
+    kind: LabelType = "score" if loss == "margin-distillation" else "class"
     made = Examples.of_rows(rows, source="gold", kind=kind).with_queries(asked)
     plain: dict[str, Any] = {"sampler": "lists", "list_size": 2, "batch_size": 10}
     if loss in POINTWISE:
         plain = {"sampler": "points", "batch_size": 20}
     plain |= {"outputs": 2} if loss == "softmax" else {}
-    plain |= {"margin": 1.0} if loss in MARGINS else {}
+    plain |= {"margin": 1.0} if loss in LOSSES_WITH_MARGIN else {}
     if loss == "target-words":
         plain |= {"scorer": "target-words", "words": ("true", "false"), "word_loss": "words"}
     plain |= {

@@ -78,12 +78,12 @@ def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, Embed
 
 def _opened(folder: Path, threads: int | None = None) -> BiEncoder:
     """The bi-encoder in a folder, on the back end that it and this machine have; tried out."""
-    from tamis.models.folder import usual_backend
-    from tamis.models.smoke_test import tried
+    from tamis.models.folder import default_backend
+    from tamis.models.smoke_test import open_and_test
     from tamis.scorers.bi_encoder import BiEncoder
 
-    backend = usual_backend(folder)
-    return tried(lambda: BiEncoder.open(folder, threads=threads, backend=backend), folder)
+    backend = default_backend(folder)
+    return open_and_test(lambda: BiEncoder.open(folder, threads=threads, backend=backend), folder)
 
 
 def encode(
@@ -129,7 +129,7 @@ def _compile_kernels(opened: Index, encoder: Encoder) -> None:
 def recorded_encoder(opened: Index, reference: str | None, threads: int | None) -> Encoder:
     """The encoder that made the vectors of an index, or the one named, which must be the same."""
     from tamis.models.folder import has_weights
-    from tamis.models.scorer_specs import named
+    from tamis.models.scorer_specs import name_scorer
     from tamis.search.dense import check_complete, embedding_model
 
     check_complete(opened)
@@ -144,7 +144,7 @@ def recorded_encoder(opened: Index, reference: str | None, threads: int | None) 
             hint="name that model with --model, or encode again: "
             + command("update", opened.path, "--dense", reference or model.name, "--encode-again"),
         )
-    return named(_opened(folder, threads), reference or recorded.reference or recorded.name)
+    return name_scorer(_opened(folder, threads), reference or recorded.reference or recorded.name)
 
 
 def dense_source(

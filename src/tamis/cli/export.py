@@ -98,7 +98,7 @@ def export(
         tolerance=Tolerance(overlap=min_overlap, drop=max_drop),
         threads=threads,
         force=force,
-        said=say,
+        log=say,
     )
     if json:
         from dataclasses import asdict

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tamis.labels.example_summary import ShownGroup
+    from tamis.labels.example_summary import ExampleGroup
     from tamis.labels.examples import Examples
     from tamis.pipeline.document_lookup import Documents
 
@@ -41,7 +41,7 @@ def write_and_show(
     """Write the examples, and say what they are."""
     from tamis.collection.loss_notes import counted
     from tamis.labels import write_examples
-    from tamis.labels.examples import shown_facts
+    from tamis.labels.examples import readable_facts
 
     groups = some_groups(examples, documents, num_shown) if num_shown else []
     write_examples(examples, output, force=force)
@@ -50,11 +50,11 @@ def write_and_show(
         show_json("label", {**examples.facts, **more})
         return
     show_groups(groups)
-    show_facts(shown_facts(examples.facts))
+    show_facts(readable_facts(examples.facts))
     say(f"{output}: {counted(len(examples), 'example')} of {counted(examples.groups, 'group')}")
 
 
-def some_groups(examples: Examples, documents: Documents, count: int) -> list[ShownGroup]:
+def some_groups(examples: Examples, documents: Documents, count: int) -> list[ExampleGroup]:
     """Some groups with their texts."""
     from tamis.labels.example_summary import show_examples
     from tamis.pipeline.document_lookup import library
@@ -65,13 +65,13 @@ def some_groups(examples: Examples, documents: Documents, count: int) -> list[Sh
         return show_examples(examples, opened, count)
 
 
-def show_groups(groups: Sequence[ShownGroup]) -> None:
+def show_groups(groups: Sequence[ExampleGroup]) -> None:
     """Print queries, and below each some of its texts, aligned."""
     for group in groups:
         show(*_lines(group))
 
 
-def _lines(group: ShownGroup) -> list[RenderableType]:
+def _lines(group: ExampleGroup) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 

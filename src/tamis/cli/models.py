@@ -114,9 +114,9 @@ def import_model(
 
 def _ask_missing(folder: Path, answers: dict[str, Any]) -> dict[str, Any]:
     """The answers, completed by asking for what the folder does not say."""
-    from tamis.models.import_questions import unsaid
+    from tamis.models.import_questions import missing_information
 
-    while (missing := unsaid(folder, **answers)) is not None:
+    while (missing := missing_information(folder, **answers)) is not None:
         question, option = QUESTIONS[missing]
         if not sys.stdin.isatty():
             raise InputError(f"{folder} does not say: {question}", hint=option)

@@ -51,7 +51,7 @@ def _show_recipes(is_set: bool) -> None:
             duration += " for 32 queries, fewer for more"
         head = recipe.head_learning_rate
         rate = f"{recipe.learning_rate:g}" + (f", head {head:g}" if head else "")
-        batch, length = str(recipe.units_a_step), str(recipe.max_length)
+        batch, length = str(recipe.effective_batch_size), str(recipe.max_length)
         table.add_row(recipe.name, recipe.scorer, recipe.loss, batch, length, rate, duration)
     show(table)
     for name, (first, second) in CHAINS.items():
@@ -179,7 +179,7 @@ def _facts(trained: Trained) -> Mapping[str, Any]:
     facts: dict[str, Any] = {
         "model": str(trained.folder),
         "recipe": trained.facts["recipe"]["name"],
-        "steps": {"run": trained.history.step, "selected": trained.kept},
+        "steps": {"run": trained.history.step, "selected": trained.selected_step},
         "texts": {"trained_on": data["texts"], "truncated_tokens": data["truncated_tokens"]},
         "minutes": data["minutes"],
         "loss": {
@@ -189,7 +189,7 @@ def _facts(trained: Trained) -> Mapping[str, Any]:
     }
     if "validation" in trained.facts:
         checks = trained.history.checks
-        selected = next(check for check in checks if check.step == trained.kept)
+        selected = next(check for check in checks if check.step == trained.selected_step)
         facts["validation"] = {
             "measure": trained.facts["validation"]["measure"],
             "before": round(checks[0].value, 4),

@@ -118,8 +118,8 @@ def train_model(
         fit.work.timed(Timing(timed_as, "train", training, where)),
         library(fit.index, labelled.docs) as documents,
     ):
-        job = Job(labelled, documents, settings, base, out, None, threads, texts=cache)
-        train(job, resume=resume, said=lambda message: _log.info("%s", message))
+        job = Job(labelled, documents, settings, base, out, None, threads, embedding_cache=cache)
+        train(job, resume=resume, log=lambda message: _log.info("%s", message))
     return out
 
 

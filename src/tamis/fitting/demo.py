@@ -10,7 +10,7 @@ from tamis.errors import MissingExtraError, require
 from tamis.fitting.job import OnPlan, run_fit
 from tamis.fitting.request import DEFAULT_BASE, FitRequest
 from tamis.fitting.sieve import Sieve
-from tamis.models.base_models import packaged
+from tamis.models.base_models import find_packaged
 from tamis.search.defaults import default_source
 from tamis.types import Queries, Query
 
@@ -62,7 +62,7 @@ def has_model() -> bool:
             require(name)
     except MissingExtraError:
         return False
-    return packaged(PACKAGE) is not None
+    return find_packaged(PACKAGE) is not None
 
 
 def searches(sieve: Sieve, top: int = 3) -> list[BeforeAndAfter]:

@@ -1,7 +1,7 @@
-"""The texts that a run finds for its queries, whole or by passages, and what a scorer says of them.
+"""The texts that a run finds for its queries, whole or by passages, and how a scorer scores them.
 
 What cannot be a candidate (a document without a text, a query without one, a document that is not
-there and skipping was asked for) is left out and counted.
+in the collection, with `missing="skip"`) is left out and counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 from tamis import __version__
 from tamis.durable import Progress
 from tamis.errors import InputError
-from tamis.labels.examples import KINDS, ROLES, SOURCES, TO_THE_END, Examples, Kind, Source
+from tamis.labels.examples import (
+    LABEL_SOURCES,
+    LABEL_TYPES,
+    ROLES,
+    TO_THE_END,
+    Examples,
+    LabelSource,
+    LabelType,
+)
 from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
 from tamis.pipeline.passage_scores import FETCHED, PassageScorer, token_spans
@@ -44,16 +52,16 @@ class Texts:
     def __len__(self) -> int:
         return len(self.row)
 
-    def select(self, kept: NDArray[np.bool_] | NDArray[np.integer[Any]]) -> Texts:
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.integer[Any]]) -> Texts:
         """Some of them."""
-        return Texts(**{each.name: getattr(self, each.name)[kept] for each in fields(self)})
+        return Texts(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})
 
 
 def join_texts(first: Texts, second: Texts) -> tuple[Texts, Rows]:
     """Both together in the order of their rows, and the place each had in one after the other."""
     both = {
-        each.name: np.concatenate([getattr(first, each.name), getattr(second, each.name)])
-        for each in fields(Texts)
+        column.name: np.concatenate([getattr(first, column.name), getattr(second, column.name)])
+        for column in fields(Texts)
     }
     order = np.argsort(both["row"], kind="stable")
     return Texts(**both).select(order), order
@@ -66,11 +74,11 @@ class Candidates:
     run: Run
     rows: Rows
     spec: PassageSpec
-    library: DocumentLookup
+    lookup: DocumentLookup
     tokens: Tokens | None
     seed: int
-    noted: dict[str, int] = field(default_factory=dict)
-    """What was left out or cut, counted."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How much was left out or truncated, by reason."""
 
     @cached_property
     def query(self) -> Rows:
@@ -80,28 +88,28 @@ class Candidates:
     def texts(self, rows: Rows) -> Texts:
         """The texts of the documents of these rows (ascending); each document is split once."""
         distinct, which = np.unique(self.run.doc[rows], return_inverse=True)
-        found: list[tuple[int, int, bool, int]] = []
+        spans: list[tuple[int, int, bool, int]] = []
         ends = [0]
         with Progress("splitting", len(distinct), "documents") as progress:
             for begin in range(0, len(distinct), FETCHED):
-                some = self.library.fetch(self.run.docs.take(distinct[begin : begin + FETCHED]))
-                for document in some:
-                    found.extend(self._split(document))
-                    ends.append(len(found))
-                progress.advance(len(some))
+                documents = self.lookup.fetch(self.run.docs.take(distinct[begin : begin + FETCHED]))
+                for document in documents:
+                    spans.extend(self._split(document))
+                    ends.append(len(spans))
+                progress.advance(len(documents))
         offsets = np.array(ends, np.int64)
         sizes = np.diff(offsets)[which]
-        self._note("left out: documents without text", int((sizes == 0).sum()))
+        self._count("left out: documents without text", int((sizes == 0).sum()))
         into = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         place = into + np.repeat(offsets[:-1][which], sizes)
-        start, end, titled, digest = _columns(found)
+        start, end, titled, digest = _columns(spans)
         return Texts(np.repeat(rows, sizes), start[place], end[place], titled[place], digest[place])
 
     def _split(self, document: Document) -> Iterator[tuple[int, int, bool, int]]:
         """Start, end, whether the title stands before it, and the hash of each text."""
-        done = split(document, self.spec, tokens=self.tokens, seed=self.seed)
-        self._note("left out: words in no passage", done.left_out)
-        for passage in done.passages:
+        split_document = split(document, self.spec, tokens=self.tokens, seed=self.seed)
+        self._count("left out: words in no passage", split_document.left_out)
+        for passage in split_document.passages:
             text = text_of(document, passage, self.spec.title)
             digest = xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
             if self.spec.unit == "whole" or passage.field == "title":
@@ -110,26 +118,26 @@ class Candidates:
                 titled = self.spec.title == "every" or passage.number == 0
                 yield passage.start, passage.end, titled, digest
 
-    def _note(self, what: str, count: int) -> None:
+    def _count(self, name: str, count: int) -> None:
         if count:
-            self.noted[what] = self.noted.get(what, 0) + count
+            self.counts[name] = self.counts.get(name, 0) + count
 
     def score(
         self, texts: Texts, scorer: Scorer, cache: ScoreCache | None = None
     ) -> NDArray[np.float32]:
-        """What a scorer says of texts, which must be all of those of their rows."""
+        """The scores of texts, which must be all texts of their rows."""
         rows = np.unique(texts.row)
-        passages = PassageScorer(scorer, self.spec, self.library, cache, self.seed)
+        passages = PassageScorer(scorer, self.spec, self.lookup, cache, self.seed)
         values = np.empty(len(texts), np.float32)
-        done = computed = truncated_tokens = 0
+        scored = computed = truncated_tokens = 0
         with Progress("scoring", len(texts), "texts") as progress:
-            for part in passages.score(self.run, rows):
-                values[done : done + len(part.values)] = part.values
-                done, computed = done + len(part.values), computed + part.computed
-                truncated_tokens += int((part.truncated_tokens > 0).sum())
-                progress.total = computed + len(texts) - done
-                progress.advance(part.computed)
-        self._note("texts cut to fit the scorer", truncated_tokens)
+            for batch in passages.score(self.run, rows):
+                values[scored : scored + len(batch.values)] = batch.values
+                scored, computed = scored + len(batch.values), computed + batch.computed
+                truncated_tokens += int((batch.truncated_tokens > 0).sum())
+                progress.total = computed + len(texts) - scored
+                progress.advance(batch.computed)
+        self._count("texts cut to fit the scorer", truncated_tokens)
         return values
 
     def examples(
@@ -138,20 +146,20 @@ class Candidates:
         value: NDArray[Any],
         role: NDArray[np.int8],
         *,
-        source: Source,
-        kind: Kind,
+        source: LabelSource,
+        kind: LabelType,
         facts: Mapping[str, Any],
         counts: Mapping[str, int],
     ) -> Examples:
-        """These texts as examples, a group a query."""
-        asked, group = np.unique(self.query[texts.row], return_inverse=True)
+        """These texts as examples, one group per query."""
+        queries, group = np.unique(self.query[texts.row], return_inverse=True)
         used, doc = np.unique(self.run.doc[texts.row], return_inverse=True)
         count = len(texts)
         roles = {str(name): int((role == number).sum()) for number, name in enumerate(ROLES)}
-        found: dict[str, int] = {"queries": len(asked), "documents": len(used)}
-        told = {**found, **roles, **counts, **self.noted}
+        totals: dict[str, int] = {"queries": len(queries), "documents": len(used)}
+        all_counts = {**totals, **roles, **counts, **self.counts}
         return Examples(
-            self.run.queries.select(asked),
+            self.run.queries.select(queries),
             self.run.docs.select(used),
             group.astype(np.int32),
             group.astype(np.int32),
@@ -161,20 +169,20 @@ class Candidates:
             texts.titled,
             value.astype(np.float32),
             role,
-            np.full(count, SOURCES.index(source), np.int8),
-            np.full(count, KINDS.index(kind), np.int8),
+            np.full(count, LABEL_SOURCES.index(source), np.int8),
+            np.full(count, LABEL_TYPES.index(kind), np.int8),
             facts={
                 **facts,
                 **self.spec.record(),
                 "seed": self.seed,
-                "counts": {what: count for what, count in told.items() if count},
+                "counts": {what: count for what, count in all_counts.items() if count},
                 "tamis": __version__,
             },
         )
 
 
 @contextmanager
-def candidates(
+def open_candidates(
     run: Run,
     documents: Documents,
     passages: str | PassageSpec,
@@ -195,31 +203,31 @@ def candidates(
     spec = parse_spec(passages) if isinstance(passages, str) else passages
     tokens = None if scorer is None else token_spans(scorer)
     rows = np.flatnonzero(run.ranks() <= depth)
-    with library(documents, run.docs.select(np.unique(run.doc[rows]))) as opened:
-        noted: dict[str, int] = {}
-        rows = _usable(run, rows, opened, missing, noted)
-        yield Candidates(run, rows, spec, opened, tokens, seed, noted)
+    with library(documents, run.docs.select(np.unique(run.doc[rows]))) as lookup:
+        counts: dict[str, int] = {}
+        rows = _usable(run, rows, lookup, missing, counts)
+        yield Candidates(run, rows, spec, lookup, tokens, seed, counts)
 
 
 def _usable(
-    run: Run, rows: Rows, opened: DocumentLookup, missing: Missing, noted: dict[str, int]
+    run: Run, rows: Rows, lookup: DocumentLookup, missing: Missing, counts: dict[str, int]
 ) -> Rows:
     """Those of the rows whose query has a text and whose document is there."""
-    asked = np.array([bool(text.strip()) for text in run.queries.texts or ()], bool)
-    empty = int((~asked & (run.sizes() > 0)).sum())
-    rows = rows[np.repeat(asked, run.sizes())[rows]]
-    wanted = np.unique(run.doc[rows])
-    there = np.zeros(len(run.docs), bool)
-    there[wanted] = opened.has(run.docs.select(wanted))
-    absent = rows[~there[run.doc[rows]]]
+    has_text = np.array([bool(text.strip()) for text in run.queries.texts or ()], bool)
+    empty = int((~has_text & (run.sizes() > 0)).sum())
+    rows = rows[np.repeat(has_text, run.sizes())[rows]]
+    doc_numbers = np.unique(run.doc[rows])
+    in_collection = np.zeros(len(run.docs), bool)
+    in_collection[doc_numbers] = lookup.has(run.docs.select(doc_numbers))
+    absent = rows[~in_collection[run.doc[rows]]]
     if len(absent) and missing == "raise":
-        raise _not_there(run, absent)
-    noted["left out: queries without text"] = empty
-    noted["left out: documents not in the collection"] = len(absent)
-    return rows[there[run.doc[rows]]]
+        raise _missing_document_error(run, absent)
+    counts["left out: queries without text"] = empty
+    counts["left out: documents not in the collection"] = len(absent)
+    return rows[in_collection[run.doc[rows]]]
 
 
-def _not_there(run: Run, rows: Rows) -> InputError:
+def _missing_document_error(run: Run, rows: Rows) -> InputError:
     row = int(rows[0])
     query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
     more = f" (nor are {len(rows) - 1:,} others)" if len(rows) > 1 else ""
@@ -236,11 +244,11 @@ def same_role(count: int, role: Literal["positive", "negative", "pool"]) -> NDAr
 
 
 def _columns(
-    found: list[tuple[int, int, bool, int]],
+    spans: list[tuple[int, int, bool, int]],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_], NDArray[np.uint64]]:
     return (
-        np.array([start for start, *_ in found], np.int32),
-        np.array([end for _, end, *_ in found], np.int32),
-        np.array([titled for *_, titled, _ in found], bool),
-        np.array([digest for *_, digest in found], np.uint64),
+        np.array([start for start, *_ in spans], np.int32),
+        np.array([end for _, end, *_ in spans], np.int32),
+        np.array([titled for *_, titled, _ in spans], bool),
+        np.array([digest for *_, digest in spans], np.uint64),
     )

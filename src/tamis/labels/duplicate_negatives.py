@@ -7,15 +7,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from tamis.durable import Progress
-from tamis.labels._groups import recounted
+from tamis.labels._groups import update_counts
 from tamis.labels.examples import Examples
 from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
 
-FETCHED = 1024
-"""How many documents are read at a time."""
+DOCUMENTS_PER_FETCH = 1024
 
 
-def without_copies(examples: Examples, documents: Documents) -> Examples:
+def drop_copies(examples: Examples, documents: Documents) -> Examples:
     """The same without rows that are not positive but have the text of one that is.
 
     Texts are compared whole, without regard to white space and titles. The counts in `facts` are
@@ -23,35 +22,37 @@ def without_copies(examples: Examples, documents: Documents) -> Examples:
 
     >>> from tamis.types import Document
     >>> rows = [("q1", "d1", 1.0, "positive"), ("q1", "d2", 0.0, "negative")]
-    >>> made = Examples.of_rows(rows, source="gold")
-    >>> len(without_copies(made, [Document("d1", "A sieve."), Document("d2", "A  sieve.")]))
+    >>> gold_examples = Examples.of_rows(rows, source="gold")
+    >>> len(drop_copies(gold_examples, [Document("d1", "A sieve."), Document("d2", "A  sieve.")]))
     1
     """
-    with library(documents, examples.docs) as opened:
-        digest = _digests(examples, opened)
+    with library(documents, examples.docs) as lookup:
+        digest = _digests(examples, lookup)
     same = is_copy(examples, digest)
     if not same.any():
         return examples
     left_out = {"left out: copies of a positive": int(same.sum())}
-    return recounted(examples.select(~same), **left_out)
+    return update_counts(examples.select(~same), **left_out)
 
 
-def _digests(examples: Examples, opened: DocumentLookup) -> NDArray[np.uint64]:
+def _digests(examples: Examples, lookup: DocumentLookup) -> NDArray[np.uint64]:
     """A hash of the text of every document."""
     names = list(examples.docs)
-    found = np.empty(len(names), np.uint64)
+    digests = np.empty(len(names), np.uint64)
     with Progress("looking for copies", len(names), "documents") as progress:
-        for begin in range(0, len(names), FETCHED):
-            for place, document in enumerate(opened.fetch(names[begin : begin + FETCHED]), begin):
+        for begin in range(0, len(names), DOCUMENTS_PER_FETCH):
+            for place, document in enumerate(
+                lookup.fetch(names[begin : begin + DOCUMENTS_PER_FETCH]), begin
+            ):
                 text = " ".join(document.text.split()) or document.title
-                found[place] = xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+                digests[place] = xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
                 progress.advance()
-    return found
+    return digests
 
 
 def is_copy(examples: Examples, digest: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Which rows are not positive but have the digest of a positive row of their group."""
-    said = np.stack([examples.group.astype(np.uint64), digest[examples.doc]], axis=1)
-    keys = np.unique(said, axis=0, return_inverse=True)[1].reshape(-1)
+    texts = np.stack([examples.group.astype(np.uint64), digest[examples.doc]], axis=1)
+    keys = np.unique(texts, axis=0, return_inverse=True)[1].reshape(-1)
     positive = examples.is_role("positive")
     return ~positive & np.isin(keys, keys[positive])

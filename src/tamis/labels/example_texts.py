@@ -14,65 +14,64 @@ from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.text.passages import TitleRule, text_of
 from tamis.types import Document, Passage
 
-SOME = 300
-"""How many rows are looked at to know texts again."""
+ROWS_IN_DIGEST = 300
 
 
 def row_texts(
-    examples: Examples, rows: NDArray[np.integer[Any]], library: DocumentLookup
+    examples: Examples, rows: NDArray[np.integer[Any]], lookup: DocumentLookup
 ) -> tuple[list[str], list[str]]:
     """The query and the text of each of these rows.
 
     >>> from tamis.pipeline.document_lookup import MappingLookup
     >>> from tamis.types import Queries, Query
-    >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
-    >>> one = one.with_queries(Queries.of([Query("q1", "sieve")]))
-    >>> row_texts(one, np.array([0]), MappingLookup({"d1": Document("d1", "A drum.", "Tamis")}))
+    >>> example = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
+    >>> example = example.with_queries(Queries.of([Query("q1", "sieve")]))
+    >>> row_texts(example, np.array([0]), MappingLookup({"d1": Document("d1", "A drum.", "Tamis")}))
     (['sieve'], ['Tamis A drum.'])
     """
     numbers = examples.query[rows].tolist()
     names = examples.docs.take(examples.doc[rows])
-    wanted = {*names, *(examples.origins[n].doc_id for n in numbers if n in examples.origins)}
-    found = {document.id: document for document in library.fetch(sorted(wanted))}
-    queries = [_query(examples, number, found) for number in numbers]
+    doc_ids = {*names, *(examples.origins[n].doc_id for n in numbers if n in examples.origins)}
+    documents = {document.id: document for document in lookup.fetch(sorted(doc_ids))}
+    queries = [_query(examples, number, documents) for number in numbers]
     texts = [
-        _text(examples, row, found[name], examples.origins.get(number))
+        _text(examples, row, documents[name], examples.origins.get(number))
         for row, name, number in zip(rows.tolist(), names, numbers, strict=True)
     ]
     return queries, texts
 
 
 def query_texts(
-    examples: Examples, numbers: NDArray[np.integer[Any]], library: DocumentLookup
+    examples: Examples, numbers: NDArray[np.integer[Any]], lookup: DocumentLookup
 ) -> list[str]:
     """The texts of these queries; of documents only those that queries were made from are read.
 
     >>> from tamis.pipeline.document_lookup import MappingLookup
     >>> from tamis.types import Queries, Query
-    >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
-    >>> one = one.with_queries(Queries.of([Query("q1", "sieve")]))
-    >>> query_texts(one, np.array([0]), MappingLookup({}))
+    >>> example = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
+    >>> example = example.with_queries(Queries.of([Query("q1", "sieve")]))
+    >>> query_texts(example, np.array([0]), MappingLookup({}))
     ['sieve']
     """
     origins = {examples.origins[n].doc_id for n in numbers.tolist() if n in examples.origins}
-    documents = {document.id: document for document in library.fetch(sorted(origins))}
+    documents = {document.id: document for document in lookup.fetch(sorted(origins))}
     return [_query(examples, number, documents) for number in numbers.tolist()]
 
 
-def texts_digest(examples: Examples, library: DocumentLookup) -> str:
+def texts_digest(examples: Examples, lookup: DocumentLookup) -> str:
     """What the texts of examples are known by: those of some rows, spread over all of them."""
-    rows = np.unique(np.linspace(0, len(examples) - 1, SOME).astype(np.int64))
-    parts = [part.encode("utf-8", "replace") for some in row_texts(examples, rows, library)
-             for part in some]  # fmt: skip
-    return xxhash.xxh3_128_hexdigest(b"\0".join(parts))
+    rows = np.unique(np.linspace(0, len(examples) - 1, ROWS_IN_DIGEST).astype(np.int64))
+    encoded = [text.encode("utf-8", "replace") for texts in row_texts(examples, rows, lookup)
+               for text in texts]  # fmt: skip
+    return xxhash.xxh3_128_hexdigest(b"\0".join(encoded))
 
 
-def _query(examples: Examples, number: int, found: dict[str, Document]) -> str:
+def _query(examples: Examples, number: int, documents: dict[str, Document]) -> str:
     origin = examples.origins.get(number)
     if origin is not None:
-        document = found[origin.doc_id]
-        whole = document.title if origin.field == "title" else document.text
-        return whole[origin.start : origin.end]
+        document = documents[origin.doc_id]
+        text = document.title if origin.field == "title" else document.text
+        return text[origin.start : origin.end]
     if examples.queries.texts is None:
         raise InputError(
             "the queries of the examples have no texts", hint="add them: examples.with_queries(…)"
@@ -90,6 +89,6 @@ def _text(examples: Examples, row: int, document: Document, origin: Passage | No
     if origin.field == "title":
         return document.text[start:end]
     text = document.text
-    cut = text[: origin.start] + " " * (origin.end - origin.start) + text[origin.end :]
-    left = Document(document.id, cut, document.title)
-    return " ".join(text_of(left, Passage(document.id, 0, start, end), title).split())
+    without_query = text[: origin.start] + " " * (origin.end - origin.start) + text[origin.end :]
+    remaining = Document(document.id, without_query, document.title)
+    return " ".join(text_of(remaining, Passage(document.id, 0, start, end), title).split())

@@ -1,4 +1,4 @@
-"""Examples: what a ranker learns from, a row a query and a text, both by reference.
+"""Examples: what a ranker learns from, one row per query and text, both by reference.
 
 Rows of a group belong together: the texts of one query that are compared with each other. A row
 names its document and the characters of the document's text that are meant, never the text itself,
@@ -21,11 +21,18 @@ from tamis.types import Ids, Passage, Queries
 Role = Literal["positive", "negative", "pool"]
 ROLES: tuple[Role, ...] = ("positive", "negative", "pool")
 """What a row is for; negatives are drawn afresh from a pool."""
-Source = Literal["gold", "pseudo", "weak", "transferred", "teacher", "synthetic"]
-SOURCES: tuple[Source, ...] = ("gold", "pseudo", "weak", "transferred", "teacher", "synthetic")
+LabelSource = Literal["gold", "pseudo", "weak", "transferred", "teacher", "synthetic"]
+LABEL_SOURCES: tuple[LabelSource, ...] = (
+    "gold",
+    "pseudo",
+    "weak",
+    "transferred",
+    "teacher",
+    "synthetic",
+)
 """Where a value comes from."""
-Kind = Literal["class", "scaled", "score"]
-KINDS: tuple[Kind, ...] = ("class", "scaled", "score")
+LabelType = Literal["class", "scaled", "score"]
+LABEL_TYPES: tuple[LabelType, ...] = ("class", "scaled", "score")
 """What a value is: 1 or 0, a number from 0 to 5, or a score of whatever scale."""
 TEST_HASHES = "test_query_hashes"
 """The fact that holds the hashes of the test queries, which training leaves out by it."""
@@ -83,11 +90,11 @@ class Examples:
         cls,
         rows: Sequence[tuple[str, str, float, Role]],
         *,
-        source: Source,
-        kind: Kind = "class",
+        source: LabelSource,
+        kind: LabelType = "class",
         facts: Mapping[str, Any] | None = None,
     ) -> Examples:
-        """Whole documents with their titles: (query id, document id, value, role), a group a query
+        """Whole documents with titles: (query id, document id, value, role), one group per query
         in the order in which queries first occur.
         """
         names = dict.fromkeys(query for query, *_ in rows)
@@ -107,8 +114,8 @@ class Examples:
             np.ones(count, bool),
             np.array([value for *_, value, _ in ordered], np.float32),
             np.array([ROLES.index(role) for *_, role in ordered], np.int8),
-            np.full(count, SOURCES.index(source), np.int8),
-            np.full(count, KINDS.index(kind), np.int8),
+            np.full(count, LABEL_SOURCES.index(source), np.int8),
+            np.full(count, LABEL_TYPES.index(kind), np.int8),
             {},
             dict(facts or {}),
         )
@@ -143,35 +150,35 @@ class Examples:
 
     def is_role(self, role: Role) -> NDArray[np.bool_]:
         """Which rows have this role."""
-        found: NDArray[np.bool_] = self.role == ROLES.index(role)
-        return found
+        mask: NDArray[np.bool_] = self.role == ROLES.index(role)
+        return mask
 
     def select(self, rows: NDArray[np.integer[Any]] | NDArray[np.bool_]) -> Examples:
         """Some rows (ascending, or a mask), their groups numbered anew; tables are kept."""
-        kept = {name: getattr(self, name)[rows] for name in COLUMNS}
-        group = kept.pop("group")
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        group = columns.pop("group")
         return replace(
-            self, group=np.unique(group, return_inverse=True)[1].astype(np.int32), **kept
+            self, group=np.unique(group, return_inverse=True)[1].astype(np.int32), **columns
         )
 
     def of_queries(self, queries: Ids) -> Examples:
         """The rows of some queries."""
-        wanted = self.queries.ids.positions_in(queries) >= 0
-        return self.select(wanted[self.query])
+        selected = self.queries.ids.positions_in(queries) >= 0
+        return self.select(selected[self.query])
 
     def with_queries(self, queries: Queries) -> Examples:
         """The same with texts of the queries that were not made from documents."""
         if queries.texts is None:
             raise InputError("these queries have no texts", hint="open the collection's queries")
-        found = self.queries.ids.positions_in(queries.ids)
+        positions = self.queries.ids.positions_in(queries.ids)
         used = np.unique(self.query)
-        absent = [n for n in used.tolist() if found[n] < 0 and n not in self.origins]
+        absent = [n for n in used.tolist() if positions[n] < 0 and n not in self.origins]
         if absent:
             raise InputError(
                 f"query {self.queries.ids[absent[0]]!r} of the examples is not in the collection",
                 hint="give the collection that the examples were made from, or --queries FILE",
             )
-        texts = tuple(queries.texts[n] if n >= 0 else "" for n in found.tolist())
+        texts = tuple(queries.texts[n] if n >= 0 else "" for n in positions.tolist())
         return replace(self, queries=Queries(self.queries.ids, texts))
 
 
@@ -189,66 +196,79 @@ COLUMNS = (
 )
 
 
-def join_examples(parts: Sequence[Examples]) -> Examples:
+def join_examples(example_sets: Sequence[Examples]) -> Examples:
     """The rows of all, group after group, the facts of each under its number.
 
     >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
     >>> join_examples([one, one]).groups
     2
     """
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
+    if len(example_sets) == 1:
+        return example_sets[0]
+    if not example_sets:
         raise InputError("there are no examples to join")
-    queries, docs = parts[0].queries.ids, parts[0].docs
-    for part in parts[1:]:
-        queries, docs = queries.union(part.queries.ids), docs.union(part.docs)
+    queries, docs = example_sets[0].queries.ids, example_sets[0].docs
+    for examples in example_sets[1:]:
+        queries, docs = queries.union(examples.queries.ids), docs.union(examples.docs)
     columns: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
     origins: dict[int, Passage] = {}
     groups = 0
-    for part in parts:
-        query_of, doc_of = part.queries.ids.positions_in(queries), part.docs.positions_in(docs)
-        moved = {"group": part.group + groups, "query": query_of[part.query]}
-        moved["doc"] = doc_of[part.doc]
+    for examples in example_sets:
+        query_of, doc_of = (
+            examples.queries.ids.positions_in(queries),
+            examples.docs.positions_in(docs),
+        )
+        renumbered = {"group": examples.group + groups, "query": query_of[examples.query]}
+        renumbered["doc"] = doc_of[examples.doc]
         for name, column in columns.items():
-            column.append(moved.get(name, getattr(part, name)))
-        origins.update((int(query_of[n]), passage) for n, passage in part.origins.items())
-        groups += part.groups
+            column.append(renumbered.get(name, getattr(examples, name)))
+        origins.update((int(query_of[n]), passage) for n, passage in examples.origins.items())
+        groups += examples.groups
     joined = {name: np.concatenate(column) for name, column in columns.items()}
-    facts: dict[str, Any] = {str(number): dict(part.facts) for number, part in enumerate(parts)}
-    hashes = {each for part in parts for each in part.facts.get(TEST_HASHES, ())}
+    facts: dict[str, Any] = {
+        str(number): dict(examples.facts) for number, examples in enumerate(example_sets)
+    }
+    hashes = {
+        query_hash
+        for examples in example_sets
+        for query_hash in examples.facts.get(TEST_HASHES, ())
+    }
     facts |= {TEST_HASHES: sorted(hashes)} if hashes else {}
     return Examples(
-        Queries(queries, _texts(parts, queries)), docs, **joined, origins=origins, facts=facts
+        Queries(queries, _texts(example_sets, queries)),
+        docs,
+        **joined,
+        origins=origins,
+        facts=facts,
     )
 
 
-def _texts(parts: Sequence[Examples], queries: Ids) -> tuple[str, ...] | None:
+def _texts(example_sets: Sequence[Examples], queries: Ids) -> tuple[str, ...] | None:
     """The texts of all queries, if every part has those of its own."""
     texts = [""] * len(queries)
-    for part in parts:
-        if part.queries.texts is None:
+    for examples in example_sets:
+        if examples.queries.texts is None:
             return None
         for place, text in zip(
-            part.queries.ids.positions_in(queries).tolist(), part.queries.texts, strict=True
+            examples.queries.ids.positions_in(queries).tolist(), examples.queries.texts, strict=True
         ):
             texts[place] = text or texts[place]
     return tuple(texts)
 
 
-def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+def readable_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """How examples were made, for people: of test queries their number, not their hashes.
 
-    >>> shown_facts({"seed": 0, "first stage": None, "test_query_hashes": ["9bd56bed6ab13f92"]})
+    >>> readable_facts({"seed": 0, "first stage": None, "test_query_hashes": ["9bd56bed6ab13f92"]})
     {'seed': 0, 'distinct test queries held out': 1}
     """
-    shown: dict[str, Any] = {}
+    readable: dict[str, Any] = {}
     for name, value in facts.items():
         if name == TEST_HASHES:
-            shown["distinct test queries held out"] = len(value)
+            readable["distinct test queries held out"] = len(value)
         elif value is not None:
-            shown[name] = shown_facts(value) if isinstance(value, Mapping) else value
-    return shown
+            readable[name] = readable_facts(value) if isinstance(value, Mapping) else value
+    return readable
 
 
 def digest(examples: Examples) -> str:
@@ -259,11 +279,11 @@ def digest(examples: Examples) -> str:
     >>> digest(one) == digest(one), digest(one) == digest(two)
     (True, False)
     """
-    found = xxhash.xxh3_128()
+    hasher = xxhash.xxh3_128()
     for table in (examples.queries.ids, examples.docs):
-        found.update(table.data.tobytes())
-        found.update(table.offsets.tobytes())
+        hasher.update(table.data.tobytes())
+        hasher.update(table.offsets.tobytes())
     for name in COLUMNS:
-        found.update(getattr(examples, name).tobytes())
-    found.update(repr(sorted(examples.origins.items())).encode())
-    return str(found.hexdigest())
+        hasher.update(getattr(examples, name).tobytes())
+    hasher.update(repr(sorted(examples.origins.items())).encode())
+    return str(hasher.hexdigest())

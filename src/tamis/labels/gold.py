@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from tamis.durable import Progress
 from tamis.errors import InputError
-from tamis.labels._groups import Group, Ints, as_examples, drawn, generator, group_of
+from tamis.labels._groups import Group, Ints, as_examples, draw, generator, group_of
 from tamis.labels.examples import Examples, Role
 from tamis.types import Ids, Qrels, Queries, Run
 
 Negatives = Literal["run", "random", "judged", "mixed"]
-SOURCES_OF: dict[Negatives, tuple[str, ...]] = {
+NEGATIVE_SOURCES: dict[Negatives, tuple[str, ...]] = {
     "run": ("run",),
     "random": ("random",),
     "judged": ("judged",),
@@ -34,23 +34,23 @@ class Rule:
     grade: int = 1
     negatives: Negatives = "run"
     count: int | None = None
-    """How many negatives are drawn a query; without a number all are a pool."""
+    """Negatives drawn per query; None makes all of them a pool."""
     depth: int = 100
     seed: int = 0
     missing: Literal["raise", "skip"] = "raise"
 
     def __post_init__(self) -> None:
-        if self.negatives not in SOURCES_OF:
-            known = ", ".join(SOURCES_OF)
-            raise InputError(f"negatives come from {known}, not {self.negatives!r}")
-        for what, value in {"grade": self.grade, "depth": self.depth, "count": self.count}.items():
+        if self.negatives not in NEGATIVE_SOURCES:
+            sources = ", ".join(NEGATIVE_SOURCES)
+            raise InputError(f"negatives come from {sources}, not {self.negatives!r}")
+        for name, value in {"grade": self.grade, "depth": self.depth, "count": self.count}.items():
             if value is not None and value < 1:
-                raise InputError(f"a {what} of {value} is too low", hint="it is 1 or more")
+                raise InputError(f"a {name} of {value} is too low", hint="use 1 or more")
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Where negatives come from, one by one."""
-        return SOURCES_OF[self.negatives]
+        return NEGATIVE_SOURCES[self.negatives]
 
     @property
     def role(self) -> Role:
@@ -105,8 +105,14 @@ def gold(
 class _Lists:
     """The documents that some queries have, by the number of the query among all."""
 
-    def __init__(self, asked: Ids, queries: Ids, offsets: NDArray[np.int64], doc: Ints) -> None:
-        self._number, self._offsets, self._doc = asked.positions_in(queries), offsets, doc
+    def __init__(
+        self, queries_to_label: Ids, queries: Ids, offsets: NDArray[np.int64], doc: Ints
+    ) -> None:
+        self._number, self._offsets, self._doc = (
+            queries_to_label.positions_in(queries),
+            offsets,
+            doc,
+        )
 
     def rows(self, query: int) -> slice:
         number = int(self._number[query])
@@ -128,23 +134,25 @@ class _Labelling:
             raise InputError("there is no run to take negatives from", hint="search first")
         if "random" in rule.sources and documents is None:
             raise InputError("random negatives need the ids of all documents")
-        listed = None if run is None or "run" not in rule.sources else run.top(rule.depth)
+        run_top = None if run is None or "run" not in rule.sources else run.top(rule.depth)
         self.rule, self.queries, self.counts = rule, queries, Counter[str]()
         self.docs = qrels.docs if documents is None else documents.union(qrels.docs)
-        self.docs = self.docs if listed is None else self.docs.union(listed.docs)
-        there = None if documents is None else self.docs.positions_in(documents) >= 0
-        self.there: NDArray[np.bool_] = np.ones(len(self.docs), bool) if there is None else there
-        self.everything = np.flatnonzero(self.there).astype(np.int32)
+        self.docs = self.docs if run_top is None else self.docs.union(run_top.docs)
+        in_collection = None if documents is None else self.docs.positions_in(documents) >= 0
+        self.in_collection: NDArray[np.bool_] = (
+            np.ones(len(self.docs), bool) if in_collection is None else in_collection
+        )
+        self.collection_docs = np.flatnonzero(self.in_collection).astype(np.int32)
         judged = qrels.docs.positions_in(self.docs)[qrels.doc]
         self.judged = _Lists(queries.ids, qrels.queries, qrels.offsets, judged)
         self.grade = qrels.grade
-        self.listed = None
-        if listed is not None:
-            found = listed.docs.positions_in(self.docs)[listed.doc]
-            self.listed = _Lists(queries.ids, listed.queries.ids, listed.offsets, found)
+        self.run_lists = None
+        if run_top is not None:
+            docs = run_top.docs.positions_in(self.docs)[run_top.doc]
+            self.run_lists = _Lists(queries.ids, run_top.queries.ids, run_top.offsets, docs)
 
     def group(self, query: int) -> Group | None:
-        """The rows of a query; nothing where it has no positive."""
+        """The rows of a query; None if it has no positive."""
         judged, grades = self.judged.of(query), self.grade[self.judged.rows(query)]
         if not len(judged):
             self.counts["left out: queries without a judgement"] += 1
@@ -153,43 +161,47 @@ class _Labelling:
         if not len(positives):
             self.counts["left out: queries without a positive"] += 1
             return None
-        between = (grades > 0) & (grades < self.rule.grade)
-        self.counts["left out: documents judged above 0, below the grade"] += int(between.sum())
-        others = self._negatives(query, judged[grades > 0], judged[grades <= 0])
-        return group_of(query, positives, others, self.rule.role)
+        below_grade = (grades > 0) & (grades < self.rule.grade)
+        self.counts["left out: documents judged above 0, below the grade"] += int(below_grade.sum())
+        negatives = self._negatives(query, judged[grades > 0], judged[grades <= 0])
+        return group_of(query, positives, negatives, self.rule.role)
 
     def _negatives(self, query: int, relevant: Ints, zeros: Ints) -> Ints:
         random = generator(self.rule.seed, self.queries.ids[query])
         lists: list[Ints] = []
         for source in self.rule.sources:
             if source == "judged":
-                found = self._present(query, zeros, "judged 0")
-            elif source == "run" and self.listed is not None:
-                found = self._present(query, self.listed.of(query), "of the run")
+                docs = self._present(query, zeros, "judged 0")
+            elif source == "run" and self.run_lists is not None:
+                docs = self._present(query, self.run_lists.of(query), "of the run")
             else:
-                found = self._random(relevant, random)
-            lists.append(drawn(found[~np.isin(found, relevant)], self.rule.count, random))
-        return in_turn(lists)[: self.rule.count]
+                docs = self._random(relevant, random)
+            lists.append(draw(docs[~np.isin(docs, relevant)], self.rule.count, random))
+        return interleave(lists)[: self.rule.count]
 
     def _random(self, relevant: Ints, random: np.random.Generator) -> Ints:
-        """Random documents, as many as can be wanted."""
-        wanted = (self.rule.count or self.rule.depth) + len(relevant)
-        found = random.choice(self.everything, min(wanted, len(self.everything)), replace=False)
-        return found[~np.isin(found, relevant)][: self.rule.count or self.rule.depth]
+        """Random documents of the collection that are not relevant."""
+        size = (self.rule.count or self.rule.depth) + len(relevant)
+        docs = random.choice(
+            self.collection_docs, min(size, len(self.collection_docs)), replace=False
+        )
+        return docs[~np.isin(docs, relevant)][: self.rule.count or self.rule.depth]
 
-    def _present(self, query: int, found: Ints, what: str) -> Ints:
+    def _present(self, query: int, docs: Ints, description: str) -> Ints:
         """Those that are in the collection; others are an error, or counted."""
-        there = self.there[found]
-        if there.all():
-            return found
+        in_collection = self.in_collection[docs]
+        if in_collection.all():
+            return docs
         if self.rule.missing == "raise":
             raise InputError(
-                f"document {self.docs[int(found[~there][0])]!r}, {what} for query "
+                f"document {self.docs[int(docs[~in_collection][0])]!r}, {description} for query "
                 f"{self.queries.ids[query]!r}, is not in the collection",
                 hint="is it the right collection? --on-error skip (missing='skip') leaves it out",
             )
-        self.counts[f"left out: documents {what}, not in the collection"] += int((~there).sum())
-        return found[there]
+        self.counts[f"left out: documents {description}, not in the collection"] += int(
+            (~in_collection).sum()
+        )
+        return docs[in_collection]
 
     def facts(self) -> dict[str, Any]:
         """How the rows are made."""
@@ -204,13 +216,13 @@ class _Labelling:
         }
 
 
-def in_turn(lists: list[Ints]) -> Ints:
+def interleave(lists: list[Ints]) -> Ints:
     """One of each list after the other, none twice.
 
-    >>> in_turn([np.array([1, 2, 3]), np.array([4, 1])]).tolist()
+    >>> interleave([np.array([1, 2, 3]), np.array([4, 1])]).tolist()
     [1, 4, 2, 3]
     """
     if len(lists) == 1:
         return lists[0]
-    turns = chain.from_iterable(zip_longest(*(each.tolist() for each in lists)))
-    return np.array([each for each in dict.fromkeys(turns) if each is not None], np.int32)
+    turns = chain.from_iterable(zip_longest(*(docs.tolist() for docs in lists)))
+    return np.array([docs for docs in dict.fromkeys(turns) if docs is not None], np.int32)

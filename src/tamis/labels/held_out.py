@@ -11,8 +11,8 @@ from tamis.splits import HeldOut
 from tamis.types import Ids, Queries
 
 
-def without_leaks(
-    examples: Examples, held_out: HeldOut, library: DocumentLookup
+def drop_leaks(
+    examples: Examples, held_out: HeldOut, lookup: DocumentLookup
 ) -> tuple[Examples, Ids]:
     """The rows of all other queries, and the queries that were left out.
 
@@ -22,15 +22,15 @@ def without_leaks(
     >>> texts = Queries.of([Query("q1", "Drum sieve?"), Query("q2", "sift flour")])
     >>> examples = Examples.of_rows(rows, source="gold").with_queries(texts)
     >>> test = HeldOut.of_queries(Ids.of(["t1"]), Queries.of([Query("t1", "drum sieve")]))
-    >>> library = MappingLookup({"d1": Document("d1", "A drum.")})
-    >>> others, left_out = without_leaks(examples, test, library)
+    >>> lookup = MappingLookup({"d1": Document("d1", "A drum.")})
+    >>> others, left_out = drop_leaks(examples, test, lookup)
     >>> len(others), [*left_out]
     (1, ['q1'])
     """
     if not len(examples) or not (len(held_out.ids) or held_out.hashes):
         return examples, Ids.of([])
     numbers = np.unique(examples.query)
-    texts = tuple(query_texts(examples, numbers, library))
+    texts = tuple(query_texts(examples, numbers, lookup))
     leaks = held_out.leaks(Queries(examples.queries.ids.select(numbers), texts))
     leaking = examples.queries.ids.positions_in(leaks) >= 0
     return examples.select(~leaking[examples.query]), leaks

@@ -29,7 +29,7 @@ RankingName = Literal["bm25", "ql"]
 OnError = Literal["raise", "skip"]
 Judgements = Qrels | Mapping[str, Any] | str | Path
 """Judgements: ours, grades by query and document, a file, or any of these by split."""
-TRAIN = "train"
+DEFAULT_SPLIT = "train"
 """The split of judgements that do not say which they are."""
 
 
@@ -73,14 +73,14 @@ class LabelInputs:
         return self.collection.faults if self.collection else Faults()
 
     @property
-    def known_queries(self) -> Queries | None:
+    def available_queries(self) -> Queries | None:
         """The queries that were handed in, else those of the collection."""
         return self.queries or (self.collection.queries if self.collection else None)
 
     @cached_property
     def held_out(self) -> HeldOut:
         """The queries of every test split, of the files and of the collection itself."""
-        files = HeldOut.of(self.splits, self.known_queries)
+        files = HeldOut.of(self.splits, self.available_queries)
         own = HeldOut.of(self.own, self.collection.queries if self.collection else None)
         return HeldOut(
             tuple(dict.fromkeys((*files.splits, *own.splits))),
@@ -93,10 +93,11 @@ class LabelInputs:
         """The judgements of the split that was named."""
         if self.split is not None and self.split in self.splits:
             return self.splits[self.split]
-        known = ", ".join(self.splits) or "none"
+        splits = ", ".join(self.splits) or "none"
         raise InputError(
             f"{self.name} has no judgements of a split {self.split!r}",
-            hint=f"splits here: {known}; others: --qrels {self.split or TRAIN}=FILE",
+            hint=f"available splits: {splits}; "
+            f"for others: --qrels {self.split or DEFAULT_SPLIT}=FILE",
         )
 
     def with_candidates(
@@ -117,7 +118,7 @@ def open_inputs(
     split: str | None = None,
     on_error: OnError = "raise",
 ) -> LabelInputs:
-    """Open what is named or handed in; inputs that are open stay as they are.
+    """Open documents, queries and judgements; inputs that are open stay as they are.
 
     Judgements that are handed in stand in for the collection's, but its test queries stay test
     queries. Beside an index, a whole collection in place of queries brings its judgements and
@@ -133,11 +134,11 @@ def open_inputs(
         )
     if _is_index(documents):
         return _assemble(
-            _name(documents), None, _opened(documents), queries, qrels, split, on_error
+            _name(documents), None, _open_index(documents), queries, qrels, split, on_error
         )
     collection = _collection(documents, on_error)
-    opened = None if index is None else _opened(index)
-    return _assemble(_name(documents), collection, opened, queries, qrels, split, on_error)
+    open_index = None if index is None else _open_index(index)
+    return _assemble(_name(documents), collection, open_index, queries, qrels, split, on_error)
 
 
 def _assemble(
@@ -150,15 +151,19 @@ def _assemble(
     on_error: OnError,
 ) -> LabelInputs:
     own = dict(collection.qrels) if collection else {}
-    named = {} if qrels is None else by_split(qrels, split)
-    splits = {part: as_qrels(judged) for part, judged in named.items()}
-    splits = {part: own[part] for part in own if is_test(part) or not splits} | splits
+    judged_by_split = {} if qrels is None else by_split(qrels, split)
+    splits = {split_name: as_qrels(judged) for split_name, judged in judged_by_split.items()}
+    splits = {
+        split_name: own[split_name] for split_name in own if is_test(split_name) or not splits
+    } | splits
     texts = None if queries is None else as_queries(queries)
-    for folder in (judged for judged in named.values() if _is_folder(judged)):
-        known = texts or (collection.queries if collection else Queries.of([]))
-        texts = join_queries(known, read_queries(folder), folder)
+    for folder in (judged for judged in judged_by_split.values() if _is_folder(judged)):
+        known_queries = texts or (collection.queries if collection else Queries.of([]))
+        texts = join_queries(known_queries, read_queries(folder), folder)
     if texts is not None:
-        files = {part: _name(judged, "the qrels") for part, judged in named.items()}
+        files = {
+            split_name: _name(judged, "the qrels") for split_name, judged in judged_by_split.items()
+        }
         log = queries if isinstance(queries, str | Path) else None
         refuse_line_numbers(texts.ids, splits, files | dict.fromkeys(own, name), log)
     return LabelInputs(name, collection, index, texts, splits, split, own, on_error)
@@ -181,7 +186,7 @@ def by_split(qrels: Judgements, split: str | None = None) -> Mapping[str, Any]:
     )
     if isinstance(qrels, Mapping) and not grades_by_query:
         return qrels
-    return {split or TRAIN: qrels}
+    return {split or DEFAULT_SPLIT: qrels}
 
 
 def split_of_file(path: str | Path, split: str | None = None) -> str:
@@ -193,7 +198,7 @@ def split_of_file(path: str | Path, split: str | None = None) -> str:
     """
     path = Path(path)
     name = the_split(path)[0] if path.is_dir() else path.stem
-    return name if is_test(name) else split or TRAIN
+    return name if is_test(name) else split or DEFAULT_SPLIT
 
 
 def _is_folder(judged: Any) -> bool:
@@ -214,7 +219,7 @@ def _is_collection(queries: Any) -> bool:
     return isinstance(queries, Collection)
 
 
-def _opened(index: Any) -> Index:
+def _open_index(index: Any) -> Index:
     return index if isinstance(index, Index) else Index.open(index)
 
 
@@ -226,9 +231,9 @@ def _collection(documents: Any, on_error: OnError) -> Collection:
     return Collection("documents", "objects", as_documents(documents))
 
 
-def _name(thing: Any, otherwise: str = "documents") -> str:
-    if isinstance(thing, Index):
-        return str(thing.path)
-    if isinstance(thing, Collection):
-        return thing.name
-    return str(thing) if isinstance(thing, str | Path) else otherwise
+def _name(named_input: Any, otherwise: str = "documents") -> str:
+    if isinstance(named_input, Index):
+        return str(named_input.path)
+    if isinstance(named_input, Collection):
+        return named_input.name
+    return str(named_input) if isinstance(named_input, str | Path) else otherwise

@@ -7,7 +7,8 @@ queries may be labelled is decided in `selection`; test queries never are.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,17 +22,17 @@ from tamis.labels import teacher as _teacher
 from tamis.labels import transfer as _transfer
 from tamis.labels import weak as _weak
 from tamis.labels._groups import sample_queries
-from tamis.labels.duplicate_negatives import without_copies
+from tamis.labels.duplicate_negatives import drop_copies
 from tamis.labels.example_files import read_examples
 from tamis.labels.examples import TEST_HASHES, Examples
 from tamis.labels.gold import Negatives
-from tamis.labels.held_out import without_leaks
+from tamis.labels.held_out import drop_leaks
 from tamis.labels.inputs import Judgements, LabelInputs, OnError, RankingName, open_inputs
-from tamis.labels.query_generation import MADE
+from tamis.labels.query_generation import QUERY_FORMS
 from tamis.labels.scoring_models import (
     ScoringModel,
-    kept_scores,
     lexical_ranker,
+    open_score_cache,
     open_scoring_model,
 )
 from tamis.labels.selection import (
@@ -41,8 +42,8 @@ from tamis.labels.selection import (
     judgements,
     log_held_out,
     queries_to_label,
-    sampled_candidates,
-    searchable,
+    require_index,
+    sample_candidates,
     source_of,
     with_facts,
 )
@@ -82,22 +83,22 @@ def gold(
     >>> from tempfile import mkdtemp
     >>> texts = ["a drum sieve", "a fine sieve", "a net"]
     >>> index = Index.build(texts, Path(mkdtemp()) / "index")
-    >>> made = gold(index, {"q1": "drum sieve"}, {"q1": {"0": 1}})
-    >>> made.docs.take(made.doc), made.value.tolist()
+    >>> examples = gold(index, {"q1": "drum sieve"}, {"q1": {"0": 1}})
+    >>> examples.docs.take(examples.doc), examples.value.tolist()
     (['0', '1'], [1.0, 0.0])
     """
-    inputs = _opened(documents, queries, qrels, split, on_error, run, ranking)
+    inputs = _open(documents, queries, qrels, split, on_error, run, ranking)
     judged = judgements(inputs)
-    asked = queries_to_label(inputs, judged.queries)
+    to_label = queries_to_label(inputs, judged.queries)
     searched = negatives in ("run", "mixed")
-    found = candidates_of(inputs, asked, depth, threads) if searched else None
-    made = _gold.gold(
-        judged, asked, found, document_ids(inputs), grade=grade, negatives=negatives,
+    candidates = candidates_of(inputs, to_label, depth, threads) if searched else None
+    examples = _gold.gold(
+        judged, to_label, candidates, document_ids(inputs), grade=grade, negatives=negatives,
         negatives_per_query=negatives_per_query, depth=depth, seed=seed, missing=inputs.on_error,
     )  # fmt: skip
-    if made.is_role("positive").all():
+    if examples.is_role("positive").all():
         _log.warning("there are no negatives: try others, --negatives-from run, random or mixed")
-    return _finished(made, inputs, sample, seed, searched=searched)
+    return _finish(examples, inputs, sample, seed, searched=searched)
 
 
 def pseudo(
@@ -122,17 +123,17 @@ def pseudo(
     >>> from tempfile import mkdtemp
     >>> texts = ["a drum sieve", "a fine sieve", "a net"]
     >>> index = Index.build(texts, Path(mkdtemp()) / "index")
-    >>> made = pseudo(index, ["drum sieve"])
-    >>> made.docs.take(made.doc), made.queries.texts
+    >>> examples = pseudo(index, ["drum sieve"])
+    >>> examples.docs.take(examples.doc), examples.queries.texts
     (['0', '1'], ('drum sieve',))
     """
-    inputs = _opened(documents, queries, None, split, on_error, run, ranking)
-    found = candidates_of(inputs, queries_to_label(inputs, log=True), depth, threads)
-    made = _pseudo.pseudo(
-        found, negatives_per_query=negatives_per_query, positives=positives, first=first,
+    inputs = _open(documents, queries, None, split, on_error, run, ranking)
+    candidates = candidates_of(inputs, queries_to_label(inputs, log=True), depth, threads)
+    examples = _pseudo.pseudo(
+        candidates, negatives_per_query=negatives_per_query, positives=positives, first=first,
         depth=depth, margin=margin, seed=seed,
     )  # fmt: skip
-    return _finished(made, inputs, sample, seed)
+    return _finish(examples, inputs, sample, seed)
 
 
 def synthetic(
@@ -149,24 +150,24 @@ def synthetic(
     on_error: OnError = "raise",
 ) -> Examples:
     """Queries made from the documents of an index, each against its own document."""
-    inputs = _opened(documents, None, None, None, on_error, None, ranking)
-    index = searchable(inputs)
-    made = _synthetic.synthetic(
+    inputs = _open(documents, None, None, None, on_error, None, ranking)
+    index = require_index(inputs)
+    examples = _synthetic.synthetic(
         index, source_of(inputs, threads), count=count,
-        made_of=MADE if made_of == "both" else (made_of,), passages=passages,
+        made_of=QUERY_FORMS if made_of == "both" else (made_of,), passages=passages,
         negatives_per_query=negatives_per_query, depth=depth, seed=seed,
     )  # fmt: skip
-    origins = Ids.of({origin.doc_id for origin in made.origins.values()})
-    with library(index, made.docs.union(origins)) as opened:
-        made, leaks = without_leaks(made, inputs.held_out, opened)
+    origins = Ids.of({origin.doc_id for origin in examples.origins.values()})
+    with library(index, examples.docs.union(origins)) as lookup:
+        examples, leaks = drop_leaks(examples, inputs.held_out, lookup)
     if len(leaks):
         _log.info(
             "left out because of the test queries they repeat: %s", counted(len(leaks), "query")
         )
-    if made.groups < count:
+    if examples.groups < count:
         _log.info("%s instead of %s: no more, or none with a negative",
-                  counted(made.groups, "query"), f"{count:,}")  # fmt: skip
-    return _finished(made, inputs, None, seed)
+                  counted(examples.groups, "query"), f"{count:,}")  # fmt: skip
+    return _finish(examples, inputs, None, seed)
 
 
 def weak(
@@ -195,18 +196,15 @@ def weak(
     >>> weak(index, ["drum sieve"]).value.tolist()
     [5.0, 0.0]
     """
-    inputs = _opened(documents, queries, qrels, split, on_error, run, ranking)
-    found = sampled_candidates(inputs, depth, sample, seed, threads)
-    is_lexical = model == "lexical"
+    inputs = _open(documents, queries, qrels, split, on_error, run, ranking)
+    candidates = sample_candidates(inputs, depth, sample, seed, threads)
     ranker = (
-        lexical_ranker(inputs, k1, b) if is_lexical else open_scoring_model(model, inputs, threads)
+        lexical_ranker(inputs, k1, b)
+        if model == "lexical"
+        else open_scoring_model(model, inputs, threads)
     )
-    with kept_scores(cache, ranker) as scores:
-        made = _weak.weak(
-            found, ranker.scorer, inputs.documents, passages=passages, depth=depth, cache=scores,
-            missing=inputs.on_error, model=ranker.name, seed=seed,
-        )  # fmt: skip
-    return _scored(made, inputs, sample)
+    settings = _ScoringSettings(depth, passages, sample, cache, seed)
+    return _label_by_scores(_weak.weak, candidates, ranker, inputs, settings)
 
 
 def teacher(
@@ -229,15 +227,11 @@ def teacher(
     on_error: OnError = "raise",
 ) -> Examples:
     """Candidates with the scores of a strong model or service, for a small one to learn."""
-    inputs = _opened(documents, queries, qrels, split, on_error, run, ranking)
-    found = sampled_candidates(inputs, depth, sample, seed, threads)
+    inputs = _open(documents, queries, qrels, split, on_error, run, ranking)
+    candidates = sample_candidates(inputs, depth, sample, seed, threads)
     ranker = open_scoring_model(model, inputs, threads, service_model, key)
-    with kept_scores(cache, ranker) as scores:
-        made = _teacher.teacher(
-            found, ranker.scorer, inputs.documents, passages=passages, depth=depth, cache=scores,
-            missing=inputs.on_error, model=ranker.name, seed=seed,
-        )  # fmt: skip
-    return _scored(made, inputs, sample)
+    settings = _ScoringSettings(depth, passages, sample, cache, seed)
+    return _label_by_scores(_teacher.teacher, candidates, ranker, inputs, settings)
 
 
 def transfer(
@@ -271,32 +265,33 @@ def transfer(
     without one every passage inherits its document's label. `calibrate_with` chooses the threshold
     on gold examples, which are of `calibrate_on`, or of the same documents.
     """
-    inputs = _opened(documents, queries, qrels, split, on_error, run, ranking)
+    inputs = _open(documents, queries, qrels, split, on_error, run, ranking)
     judged, test = judgements(inputs), held_out_queries(inputs)
     if (judged.queries.positions_in(test) >= 0).all():
         _transfer.refuse_test(judged.queries, test)
-    found = sampled_candidates(inputs, depth, sample, seed, threads, judged.queries)
-    judged = judged.select(found.queries.ids)
+    candidates = sample_candidates(inputs, depth, sample, seed, threads, judged.queries)
+    judged = judged.select(candidates.queries.ids)
     if model is None:
-        made = _transfer.doc_labelled(
-            found, judged, inputs.documents, test=test, grade=grade, depth=depth,
-            passages=passages or _transfer.DOC_LABELLED, missing=inputs.on_error, seed=seed,
+        examples = _transfer.doc_labelled(
+            candidates, judged, inputs.documents, test=test, grade=grade, depth=depth,
+            passages=passages or _transfer.DOC_LABELLED_PASSAGES, missing=inputs.on_error,
+            seed=seed,
         )  # fmt: skip
-        return _scored(made, inputs, sample)
+        return _finish_scored(examples, inputs, sample)
     ranker = open_scoring_model(model, inputs, threads, service_model, key)
-    with kept_scores(cache, ranker) as scores:
-        other = inputs if calibrate_on is None else open_inputs(calibrate_on)
-        chosen = _calibrated(ranker, calibrate_with, other, scores)
-        made = _transfer.qa_docrank(
-            found, judged, inputs.documents, ranker.scorer, test=test,
-            threshold=chosen or threshold, keep_best=keep_best, negatives_from=negatives_from,
-            grade=grade, depth=depth, passages=passages or _transfer.QA_DOCRANK, cache=scores,
-            missing=inputs.on_error, model=ranker.name, seed=seed,
+    with open_score_cache(cache, ranker) as scores:
+        calibration_inputs = inputs if calibrate_on is None else open_inputs(calibrate_on)
+        calibration = _calibrate(ranker, calibrate_with, calibration_inputs, scores)
+        examples = _transfer.qa_docrank(
+            candidates, judged, inputs.documents, ranker.scorer, test=test,
+            threshold=calibration or threshold, keep_best=keep_best, negatives_from=negatives_from,
+            grade=grade, depth=depth, passages=passages or _transfer.QA_DOCRANK_PASSAGES,
+            cache=scores, missing=inputs.on_error, model=ranker.name, seed=seed,
         )  # fmt: skip
-    return _scored(made, inputs, sample)
+    return _finish_scored(examples, inputs, sample)
 
 
-def _opened(
+def _open(
     documents: Inputs,
     queries: AnyQueries | None,
     qrels: Judgements | None,
@@ -306,9 +301,9 @@ def _opened(
     ranking: RankingName,
 ) -> LabelInputs:
     if isinstance(documents, LabelInputs):
-        if any(thing is not None for thing in (queries, qrels, split, run)):
+        if any(argument is not None for argument in (queries, qrels, split, run)):
             raise InputError(
-                "what is labelled is opened already",
+                "the inputs are open already",
                 hint="hand queries, judgements and split to open_inputs, a run to with_candidates",
             )
         return documents
@@ -316,7 +311,35 @@ def _opened(
     return inputs.with_candidates(run, ranking)
 
 
-def _calibrated(
+@dataclass(frozen=True)
+class _ScoringSettings:
+    """What labels from scores have in common."""
+
+    depth: int
+    passages: str
+    sample: int | None
+    cache: str | Path | None
+    seed: int
+
+
+def _label_by_scores(
+    label: Callable[..., Examples],
+    candidates: Run,
+    ranker: Ranker,
+    inputs: LabelInputs,
+    settings: _ScoringSettings,
+) -> Examples:
+    """Label candidates by their scores, which are kept in the cache."""
+    with open_score_cache(settings.cache, ranker) as scores:
+        examples = label(
+            candidates, ranker.scorer, inputs.documents, passages=settings.passages,
+            depth=settings.depth, cache=scores, missing=inputs.on_error, model=ranker.name,
+            seed=settings.seed,
+        )  # fmt: skip
+    return _finish_scored(examples, inputs, settings.sample)
+
+
+def _calibrate(
     ranker: Ranker,
     examples: Examples | str | Path | None,
     inputs: LabelInputs,
@@ -326,37 +349,37 @@ def _calibrated(
     if examples is None:
         return None
     name = "examples" if isinstance(examples, Examples) else str(examples)
-    read = examples if isinstance(examples, Examples) else read_examples(examples)
-    known = inputs.known_queries
-    if known is not None:
-        read = read.with_queries(known)
-    hashes = inputs.held_out.hashes | {*read.facts.get(TEST_HASHES, ())}
-    with library(inputs.documents, read.docs) as texts:
-        leaks = without_leaks(read, replace(inputs.held_out, hashes=hashes), texts)[1]
-    _transfer.refuse_test(read.queries.ids, leaks)
-    chosen = calibrate(
-        ranker.scorer, read, inputs.documents, cache=cache, name=f"{name} of {inputs.name}"
+    gold_examples = examples if isinstance(examples, Examples) else read_examples(examples)
+    queries = inputs.available_queries
+    if queries is not None:
+        gold_examples = gold_examples.with_queries(queries)
+    hashes = inputs.held_out.hashes | {*gold_examples.facts.get(TEST_HASHES, ())}
+    with library(inputs.documents, gold_examples.docs) as lookup:
+        leaks = drop_leaks(gold_examples, replace(inputs.held_out, hashes=hashes), lookup)[1]
+    _transfer.refuse_test(gold_examples.queries.ids, leaks)
+    calibration = calibrate(
+        ranker.scorer, gold_examples, inputs.documents, cache=cache, name=f"{name} of {inputs.name}"
     )
     _log.info(
         "threshold: %.4g, balanced accuracy %.3f on %s relevant and %s other texts",
-        chosen.threshold, chosen.balanced_accuracy, f"{chosen.positives:,}",
-        f"{chosen.negatives:,}",
+        calibration.threshold, calibration.balanced_accuracy, f"{calibration.positives:,}",
+        f"{calibration.negatives:,}",
     )  # fmt: skip
-    return chosen
+    return calibration
 
 
-def _finished(
-    made: Examples, inputs: LabelInputs, sample: int | None, seed: int, *, searched: bool = True
+def _finish(
+    examples: Examples, inputs: LabelInputs, sample: int | None, seed: int, *, searched: bool = True
 ) -> Examples:
     """Without copies of positives, or a sample of that, with the facts recorded."""
-    made = without_copies(made, inputs.documents)
-    made = sample_queries(made, sample, seed=seed) if sample else made
+    examples = drop_copies(examples, inputs.documents)
+    examples = sample_queries(examples, sample, seed=seed) if sample else examples
     log_held_out(inputs)
-    return with_facts(made, inputs, sample, searched=searched)
+    return with_facts(examples, inputs, sample, searched=searched)
 
 
-def _scored(made: Examples, inputs: LabelInputs, sample: int | None) -> Examples:
-    if not len(made):
+def _finish_scored(examples: Examples, inputs: LabelInputs, sample: int | None) -> Examples:
+    if not len(examples):
         raise InputError("no query has a candidate with a text", hint="is it the right collection?")
     log_held_out(inputs)
-    return with_facts(made, inputs, sample)
+    return with_facts(examples, inputs, sample)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tamis.durable import Progress
 from tamis.errors import InputError
-from tamis.labels._groups import Group, Ints, as_examples, drawn, generator, group_of
+from tamis.labels._groups import Group, Ints, as_examples, draw, generator, group_of
 from tamis.labels.examples import Examples, Role
 from tamis.types import Ranking, Run
 
@@ -26,7 +26,7 @@ def pseudo(
     """A group for every query of the run: its first documents are positive, others negative.
 
     Ranks 1 to `positives` are positive. Negatives come from ranks `first` (the one after the
-    positives, if unset) to `depth`, so many a query, drawn at random; without a number all of
+    positives, if unset) to `depth`, that many per query, drawn at random; without a number all of
     them are a pool, from which training draws afresh every epoch. With a `margin` of 0.2 a
     negative's score is at least 20% below the first document's. A query with fewer than two
     results, or left without a negative, gives nothing and is counted in `facts`. Judgements play
@@ -48,13 +48,13 @@ def pseudo(
             if len(ranking) < 2:
                 counts["left out: queries with fewer than two results"] += 1
                 continue
-            found = _far_enough(ranking, first, depth, margin, name)
-            others = drawn(found, negatives_per_query, generator(seed, name))
-            if not len(others):
+            eligible = _far_enough(ranking, first, depth, margin, name)
+            negatives = draw(eligible, negatives_per_query, generator(seed, name))
+            if not len(negatives):
                 counts["left out: queries without a negative"] += 1
                 continue
             role: Role = "pool" if negatives_per_query is None else "negative"
-            groups.append(group_of(query, ranking.doc[:positives], others, role))
+            groups.append(group_of(query, ranking.doc[:positives], negatives, role))
     if not groups:
         raise InputError(
             f"none of {len(run):,} queries has a positive and a negative",
@@ -73,9 +73,9 @@ def pseudo(
 
 
 def _check(count: int | None, positives: int, first: int, depth: int, margin: float | None) -> None:
-    for what, value in {"positives": positives, "negatives per query": count}.items():
+    for name, value in {"positives": positives, "negatives per query": count}.items():
         if value is not None and value < 1:
-            raise InputError(f"{what}: {value} is too low", hint="it is 1 or more")
+            raise InputError(f"{name}: {value} is too low", hint="use 1 or more")
     if first <= positives:
         raise InputError(
             f"rank {first} would be positive and negative", hint=f"begin at rank {positives + 1}"
@@ -88,14 +88,14 @@ def _check(count: int | None, positives: int, first: int, depth: int, margin: fl
 
 def _far_enough(ranking: Ranking, first: int, depth: int, margin: float | None, query: str) -> Ints:
     """The documents of these ranks whose scores lie far enough below the first."""
-    found: Ints = ranking.doc[first - 1 : depth]
+    docs: Ints = ranking.doc[first - 1 : depth]
     if margin is None:
-        return found
+        return docs
     score = ranking.score[first - 1 : depth]
     if ranking.score[0] <= 0:
         raise InputError(
             f"the best score of query {query!r} is {ranking.score[0]:g}: no share can be taken",
             hint="a margin is for scores above 0, as BM25's are",
         )
-    far: Ints = found[score <= np.float32(1 - margin) * ranking.score[0]]
+    far: Ints = docs[score <= np.float32(1 - margin) * ranking.score[0]]
     return far

@@ -1,8 +1,8 @@
 """A scorer that asks a service: `POST /v2/rerank`, as Cohere, Jina and others answer it.
 
 A request is `{"model", "query", "documents", "top_n"}`, the answer
-`{"results": [{"index", "relevance_score"}]}`. What a service cuts it does not tell, so no token is
-counted as cut. Whatever its scores mean is not known either: their scale is `regression`.
+`{"results": [{"index", "relevance_score"}]}`. A service does not say what it truncates, so no token
+is counted as truncated. What its scores mean is not known either: their scale is `regression`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from tamis.errors import InputError
 from tamis.types import Pairs, Scores
 from tamis.types.pipeline import Scale
 
-AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers after which a request is worth another try."""
-LONGEST_PAUSE = 60.0
-SHOWN = 200
-"""How much of what a service says is shown."""
+RETRY_STATUS_CODES = frozenset({408, 425, 429, 500, 502, 503, 504})
+MAX_PAUSE_SECONDS = 60.0
+MAX_MESSAGE_CHARS = 200
 
 Batch = tuple[int, NDArray[np.int64]]
 """The number of a query, and the places of the pairs that are asked for with it."""
@@ -60,13 +58,13 @@ class RerankService:
     scale: Scale = field(default="regression", repr=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        address = urlsplit(self.url)
+        if address.scheme not in ("http", "https") or not address.hostname:
             raise InputError(
                 f"{self.url!r} is no address of a service",
                 hint="give it whole: https://HOST/v2/rerank",
             )
-        if parts.username or parts.password:
+        if address.username or address.password:
             raise InputError(
                 "the address of the service has a name or password in it",
                 hint="give the key apart from it",
@@ -78,7 +76,7 @@ class RerankService:
         return f"{self.url} {self.model}"
 
     def score(self, pairs: Pairs) -> Scores:
-        """One value a pair."""
+        """One value per pair."""
         values = np.empty(len(pairs), np.float32)
         batches = list(self._batches(pairs))
 
@@ -88,8 +86,8 @@ class RerankService:
             return self._ask(pairs.queries[query], texts)
 
         with ThreadPoolExecutor(self.threads) as pool:
-            for (_, places), found in zip(batches, pool.map(ask, batches), strict=True):
-                values[places] = found
+            for (_, places), scores in zip(batches, pool.map(ask, batches), strict=True):
+                values[places] = scores
         return Scores(values, np.zeros(len(pairs), np.int32))
 
     def _batches(self, pairs: Pairs) -> Iterator[Batch]:
@@ -101,16 +99,16 @@ class RerankService:
 
     def _ask(self, query: str, texts: list[str]) -> NDArray[np.float32]:
         body = {"model": self.model, "query": query, "documents": texts, "top_n": len(texts)}
-        for tried in range(1, self.tries + 1):
+        for attempt in range(1, self.tries + 1):
             try:
                 return scores_of(self._post(json.dumps(body).encode()), len(texts), self.url)
-            except _NotNow as problem:
-                if tried == self.tries:
+            except _TemporaryError as problem:
+                if attempt == self.tries:
                     raise InputError(
-                        f"{problem}, after {tried} tries",
+                        f"{problem}, after {attempt} tries",
                         hint="try later: the same command goes on where this one stopped",
                     ) from None
-                self.pause(min(problem.seconds or 2.0 ** (tried - 1), LONGEST_PAUSE))
+                self.pause(min(problem.seconds or 2.0 ** (attempt - 1), MAX_PAUSE_SECONDS))
         raise InputError("a service is asked once at least", hint="give one try or more")
 
     def _post(self, body: bytes) -> bytes:
@@ -119,7 +117,7 @@ class RerankService:
         if self.key:
             request.add_unredirected_header("Authorization", f"Bearer {self.key}")
         try:
-            with build_opener(_StayHere).open(request, timeout=self.timeout) as answer:
+            with build_opener(_NoRedirects).open(request, timeout=self.timeout) as answer:
                 raw: bytes = answer.read()
                 return raw
         except HTTPError as error:
@@ -130,17 +128,19 @@ class RerankService:
                 raise InputError(
                     f"nothing answers at {self.url}", hint="is the service running?"
                 ) from None
-            raise _NotNow(f"{self.url} cannot be reached: {error.reason}") from None
+            raise _TemporaryError(f"{self.url} cannot be reached: {error.reason}") from None
         except (OSError, HTTPException) as error:
-            raise _NotNow(f"{self.url} broke off: {type(error).__name__}") from None
+            raise _TemporaryError(f"{self.url} broke off: {type(error).__name__}") from None
 
     def _refusal(self, error: HTTPError) -> Exception:
         """What an answer other than 200 means."""
-        said = error.read(4 * SHOWN).decode("utf-8", "replace")
-        said = " ".join((said.replace(self.key, "…") if self.key else said).split())[:SHOWN]
-        problem = f"{self.url} answers {error.code}" + (f": {said}" if said else "")
-        if error.code in AGAIN:
-            return _NotNow(problem, _seconds(error.headers.get("Retry-After")))
+        message = error.read(4 * MAX_MESSAGE_CHARS).decode("utf-8", "replace")
+        message = " ".join((message.replace(self.key, "…") if self.key else message).split())[
+            :MAX_MESSAGE_CHARS
+        ]
+        problem = f"{self.url} answers {error.code}" + (f": {message}" if message else "")
+        if error.code in RETRY_STATUS_CODES:
+            return _TemporaryError(problem, _seconds(error.headers.get("Retry-After")))
         if 300 <= error.code < 400:
             hint = (
                 f"the service is elsewhere now: {error.headers.get('Location', 'it does not say')}"
@@ -150,24 +150,24 @@ class RerankService:
 
 
 _HINTS = {
-    400: "does the service know this model and take so many documents a request?",
+    400: "does the service know this model and take so many documents per request?",
     401: "the service wants a key: name the variable of the environment that holds it",
     403: "the service does not take this key",
     404: "is the address whole? it ends in /v2/rerank as a rule",
     405: "is the address whole? it ends in /v2/rerank as a rule",
-    413: "the service takes fewer documents a request",
-    422: "does the service know this model and take so many documents a request?",
+    413: "the service takes fewer documents per request",
+    422: "does the service know this model and take so many documents per request?",
 }
 
 
-class _StayHere(HTTPRedirectHandler):
+class _NoRedirects(HTTPRedirectHandler):
     """Follows no redirection: a request to elsewhere would lose its body, or give away its key."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-class _NotNow(Exception):
+class _TemporaryError(Exception):
     """A request that may do better later."""
 
     def __init__(self, problem: str, seconds: float = 0.0) -> None:
@@ -187,18 +187,20 @@ def scores_of(raw: bytes, count: int, url: str) -> NDArray[np.float32]:
     array([0.5], dtype=float32)
     """
     try:
-        found = {one["index"]: one["relevance_score"] for one in json.loads(raw)["results"]}
+        score_of = {
+            result["index"]: result["relevance_score"] for result in json.loads(raw)["results"]
+        }
     except (ValueError, KeyError, TypeError):
         raise InputError(
             f"{url} answers something else than scores",
             hint='expected: {"results": [{"index": 0, "relevance_score": 0.5}, …]}',
         ) from None
-    if found.keys() != set(range(count)):
+    if score_of.keys() != set(range(count)):
         raise InputError(
-            f"{url} answers with the scores of {len(found)} documents to a request of {count}",
+            f"{url} answers with the scores of {len(score_of)} documents to a request of {count}",
             hint="the service must score every document it is sent",
         )
-    values = [found[number] for number in range(count)]
+    values = [score_of[number] for number in range(count)]
     if not all(_is_score(value) for value in values):
         raise InputError(
             f"{url} answers with a score that is no number", hint="is the service in order?"

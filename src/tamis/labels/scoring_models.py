@@ -60,8 +60,8 @@ def open_scoring_model(
 
 
 @contextmanager
-def kept_scores(path: str | Path | None, ranker: Ranker) -> Iterator[ScoreCache | None]:
-    """The scores kept in a file, if any are; logs where they are when the work is interrupted."""
+def open_score_cache(path: str | Path | None, ranker: Ranker) -> Iterator[ScoreCache | None]:
+    """The score cache in a file, if there is one; logs its path when the work is interrupted."""
     if path is None or ranker.identity is None:
         yield None
         return

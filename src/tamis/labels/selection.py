@@ -21,8 +21,7 @@ from tamis.search.sources import IndexSource
 from tamis.splits import is_test
 from tamis.types import Ids, Qrels, Queries, Run, join_runs
 
-SEARCHED = 2000
-"""How many queries are searched between two signs of progress."""
+QUERIES_PER_SEARCH = 2000
 _log = logging.getLogger(__name__)
 
 
@@ -84,13 +83,13 @@ def _queries_named(inputs: LabelInputs, judged: Ids | None, *, log: bool) -> Que
     """
     if judged is None and inputs.split is not None:
         judged = inputs.judged().queries
-    known = inputs.known_queries
-    if log and judged is not None and known is not None and len(known):
-        others = _other_splits(inputs, judged)
-        return known.select(np.flatnonzero(known.ids.positions_in(others) < 0))
+    queries = inputs.available_queries
+    if log and judged is not None and queries is not None and len(queries):
+        other_queries = _other_splits(inputs, judged)
+        return queries.select(np.flatnonzero(queries.ids.positions_in(other_queries) < 0))
     if inputs.queries is not None:
-        return inputs.queries if inputs.split is None else among(inputs.queries, judged)
-    if known is None or not len(known):
+        return inputs.queries if inputs.split is None else select_judged(inputs.queries, judged)
+    if queries is None or not len(queries):
         if inputs.run is None:
             raise InputError(
                 f"{inputs.name} has no queries",
@@ -99,21 +98,21 @@ def _queries_named(inputs: LabelInputs, judged: Ids | None, *, log: bool) -> Que
         return inputs.run.queries
     if judged is None:
         split_to_label(inputs)  # an error where there is a choice
-    return among(known, judged)
+    return select_judged(queries, judged)
 
 
 def _other_splits(inputs: LabelInputs, judged: Ids) -> Ids:
     """The queries that only splits beside the one to label have judged."""
-    others = inputs.held_out.ids
+    queries = inputs.held_out.ids
     for qrels in (*inputs.splits.values(), *inputs.own.values()):
-        others = others.union(qrels.queries)
-    return others.select(np.flatnonzero(others.positions_in(judged) < 0))
+        queries = queries.union(qrels.queries)
+    return queries.select(np.flatnonzero(queries.positions_in(judged) < 0))
 
 
-def among(queries: Queries, judged: Ids | None) -> Queries:
+def select_judged(queries: Queries, judged: Ids | None) -> Queries:
     """Those of the queries that were judged."""
-    wanted = queries.ids if judged is None else judged
-    return queries.select(np.flatnonzero(queries.ids.positions_in(wanted) >= 0))
+    selected = queries.ids if judged is None else judged
+    return queries.select(np.flatnonzero(queries.ids.positions_in(selected) >= 0))
 
 
 def held_out_queries(inputs: LabelInputs) -> Ids:
@@ -123,7 +122,7 @@ def held_out_queries(inputs: LabelInputs) -> Ids:
     return inputs.held_out.ids
 
 
-def searchable(inputs: LabelInputs) -> Index:
+def require_index(inputs: LabelInputs) -> Index:
     """The index to search."""
     if inputs.index is None:
         raise InputError(
@@ -135,7 +134,7 @@ def searchable(inputs: LabelInputs) -> Index:
 
 def source_of(inputs: LabelInputs, threads: int | None = None) -> IndexSource:
     """The index by the ranking that was named, with the parameters that were tuned on it."""
-    return default_source(searchable(inputs), inputs.ranking, False, {}, threads)
+    return default_source(require_index(inputs), inputs.ranking, False, {}, threads)
 
 
 def candidates_of(
@@ -157,7 +156,7 @@ def candidates_of(
     return run if queries.texts is None else run.with_queries(queries)
 
 
-def sampled_candidates(
+def sample_candidates(
     inputs: LabelInputs,
     depth: int,
     sample: int | None,
@@ -166,22 +165,22 @@ def sampled_candidates(
     judged: Ids | None = None,
 ) -> Run:
     """The candidates of the queries that are to be labelled, or of a sample of those."""
-    queries = among(queries_to_label(inputs, judged), judged)
+    queries = select_judged(queries_to_label(inputs, judged), judged)
     if sample is not None and sample < len(queries):
-        drawn = np.random.default_rng(seed).permutation(len(queries))[:sample]
-        queries = queries.select(np.sort(drawn))
+        sampled = np.random.default_rng(seed).permutation(len(queries))[:sample]
+        queries = queries.select(np.sort(sampled))
     return candidates_of(inputs, queries, depth, threads)
 
 
 def search(source: IndexSource, queries: Queries, depth: int) -> Run:
     """Search with signs of progress."""
-    parts = []
+    runs = []
     with Progress("searching", len(queries), "queries") as progress:
-        for begin in range(0, max(len(queries), 1), SEARCHED):
-            some = np.arange(begin, min(begin + SEARCHED, len(queries)))
-            parts.append(source.search(queries.select(some), depth))
-            progress.advance(len(some))
-    return parts[0] if len(parts) == 1 else join_runs(parts)
+        for begin in range(0, max(len(queries), 1), QUERIES_PER_SEARCH):
+            numbers = np.arange(begin, min(begin + QUERIES_PER_SEARCH, len(queries)))
+            runs.append(source.search(queries.select(numbers), depth))
+            progress.advance(len(numbers))
+    return runs[0] if len(runs) == 1 else join_runs(runs)
 
 
 def document_ids(inputs: LabelInputs) -> Ids:
@@ -208,14 +207,14 @@ def log_held_out(inputs: LabelInputs) -> None:
 
 
 def with_facts(
-    made: Examples, inputs: LabelInputs, sample: int | None = None, *, searched: bool = True
+    examples: Examples, inputs: LabelInputs, sample: int | None = None, *, searched: bool = True
 ) -> Examples:
     """The examples with what they were made from: the collection, the split, the first stage, and
     the hashes of the test queries, by which training leaves those out.
     """
     found_by = inputs.run_name if inputs.run is not None else ""
     if inputs.run is None and inputs.index and searched:
-        found_by = f"{_described(source_of(inputs))} of {inputs.index.path.name}"
+        found_by = f"{_describe(source_of(inputs))} of {inputs.index.path.name}"
     more = {
         "collection": Path(inputs.name).name,
         "split": inputs.split,
@@ -223,13 +222,16 @@ def with_facts(
         "first stage": found_by,
         TEST_HASHES: sorted(inputs.held_out.hashes),
     }
-    facts: dict[str, Any] = {**made.facts, **{name: value for name, value in more.items() if value}}
+    facts: dict[str, Any] = {
+        **examples.facts,
+        **{name: value for name, value in more.items() if value},
+    }
     for last in ("tamis", "counts"):
         facts[last] = facts.pop(last, {})
-    return replace(made, facts=facts)
+    return replace(examples, facts=facts)
 
 
-def _described(source: IndexSource) -> str:
+def _describe(source: IndexSource) -> str:
     """A ranking and its parameters in one line."""
     spec: Mapping[str, Any] = source.spec()
     numbers = {n: v for n, v in spec.items() if isinstance(v, int | float) and n != "version"}

@@ -16,14 +16,14 @@ import numpy as np
 
 from tamis.durable import Progress
 from tamis.errors import InputError
-from tamis.labels._groups import Group, Ints, as_examples, drawn, generator, group_of
+from tamis.labels._groups import Group, Ints, as_examples, draw, generator, group_of
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import TO_THE_END, Examples, Role
 from tamis.labels.query_generation import (
-    LEAST_LEFT,
-    MADE,
-    Made,
-    MadeQuery,
+    MIN_REMAINING_WORDS,
+    QUERY_FORMS,
+    GeneratedQuery,
+    QueryForm,
     body_start,
     make_queries,
     read_headings,
@@ -42,7 +42,7 @@ def synthetic(
     source: Source,
     *,
     count: int = 1000,
-    made_of: Sequence[Made] = MADE,
+    made_of: Sequence[QueryForm] = QUERY_FORMS,
     passages: str = "words:150",
     negatives_per_query: int | None = 10,
     depth: int = 100,
@@ -63,69 +63,71 @@ def synthetic(
     """
     if count < 1 or not made_of or depth < 2:
         raise InputError("there is nothing to make", hint="ask for one query or more, depth 2 up")
-    spec, read = parse_spec(passages), read_headings(documents)
-    with library(documents, Ids.of(read.names)) as opened:
-        made = make_queries(opened, read, count, made_of, spec, seed)
-        if not made:
+    spec, headings = parse_spec(passages), read_headings(documents)
+    with library(documents, Ids.of(headings.names)) as lookup:
+        queries_made = make_queries(lookup, headings, count, made_of, spec, seed)
+        if not queries_made:
             raise InputError(
-                f"no query can be made from {len(read.names):,} documents",
+                f"no query can be made from {len(headings.names):,} documents",
                 hint="it takes titles that no other document has, or texts of several sentences",
             )
-        queries = Queries.of(Query(each.id, each.text) for each in made)
+        queries = Queries.of(Query(query.id, query.text) for query in queries_made)
         run = source.search(queries, depth)
-        by_id = {each.id: each for each in made}
+        by_id = {query.id: query for query in queries_made}
         facts: dict[str, Any] = {"depth": depth, "seed": seed, "asked for": count}
-        least: Least | None = None
+        score_limit: ScoreLimit | None = None
         if isinstance(source, IndexSource):
             lexical = Lexical(source.index, source.ranking)
-            least = Least(lexical, _own_scores(run, by_id, lexical, opened))
-        drawing = _Drawing(opened, run, spec, negatives_per_query, seed, least)
-        examples = drawing.examples(by_id, facts)
-        if least is None:
+            score_limit = ScoreLimit(lexical, _own_scores(run, by_id, lexical, lookup))
+        sampler = _NegativeSampler(lookup, run, spec, negatives_per_query, seed, score_limit)
+        examples = sampler.examples(by_id, facts)
+        if score_limit is None:
             return examples
-        share = rank_one_without(run, by_id, least.own)
+        share = rank_one_without(run, by_id, score_limit.own)
         return replace(examples, facts={**examples.facts, "and with the query taken out": share})
 
 
 @dataclass(frozen=True)
-class Least:
+class ScoreLimit:
     """What a negative has to score below: its query's own text, without the query."""
 
     scorer: Scorer
     own: Mapping[str, float]
 
-    def below(self, query: MadeQuery, texts: Sequence[str]) -> list[bool]:
+    def below(self, query: GeneratedQuery, texts: Sequence[str]) -> list[bool]:
         """Which texts do."""
         if not texts:
             return []
-        found = score_texts(self.scorer, query.text, texts) < self.own[query.id]
-        return [bool(each) for each in found]
+        is_below = score_texts(self.scorer, query.text, texts) < self.own[query.id]
+        return [bool(flag) for flag in is_below]
 
 
 @dataclass(frozen=True)
-class _Drawing:
+class _NegativeSampler:
     """Chooses negatives, which are read for it."""
 
-    opened: DocumentLookup
+    lookup: DocumentLookup
     run: Run
     spec: PassageSpec
     count: int | None
     seed: int
-    least: Least | None
+    score_limit: ScoreLimit | None
 
-    def examples(self, made: Mapping[str, MadeQuery], facts: Mapping[str, Any]) -> Examples:
+    def examples(
+        self, queries_by_id: Mapping[str, GeneratedQuery], facts: Mapping[str, Any]
+    ) -> Examples:
         """A group for every query for which something else than its document was found."""
         counts: Counter[str] = Counter()
         groups: list[Group] = []
-        docs = self.run.docs.union(Ids.of(each.origin.doc_id for each in made.values()))
+        docs = self.run.docs.union(Ids.of(query.origin.doc_id for query in queries_by_id.values()))
         with Progress("choosing negatives", len(self.run), "queries") as progress:
             for number, name in enumerate(self.run.queries.ids):
                 progress.advance()
-                group = self._group(number, made[name], docs)
+                group = self._group(number, queries_by_id[name], docs)
                 if group is None:
                     counts["left out: queries without a negative"] += 1
                     continue
-                counts[f"made of a {made[name].made}"] += 1
+                counts[f"made of a {queries_by_id[name].form}"] += 1
                 groups.append(group)
         if not groups:
             raise InputError(
@@ -137,98 +139,106 @@ class _Drawing:
             "passages": str(self.spec),
             "negatives per query": self.count,
             **facts,
-            "first stage has it at rank 1": rank_one(self.run, made),
+            "first stage has it at rank 1": rank_one(self.run, queries_by_id),
         }
-        origins = {n: made[name].origin for n, name in enumerate(self.run.queries.ids)}
+        origins = {n: queries_by_id[name].origin for n, name in enumerate(self.run.queries.ids)}
         return as_examples(self.run.queries, docs, groups, "synthetic", how, counts, origins)
 
-    def _group(self, number: int, query: MadeQuery, docs: Ids) -> Group | None:
+    def _group(self, number: int, query: GeneratedQuery, docs: Ids) -> Group | None:
         negatives = self._negatives(number, query)
         if not negatives:
             return None
-        found = docs.numbers([query.origin.doc_id, *(name for name, _ in negatives)])
+        doc_numbers = docs.numbers([query.origin.doc_id, *(name for name, _ in negatives)])
         role: Role = "pool" if self.count is None else "negative"
         spans = [query.answer, *(span for _, span in negatives)]
         return group_of(
-            number, found[:1], found[1:], role, spans=spans, titled=query.made != "title"
+            number,
+            doc_numbers[:1],
+            doc_numbers[1:],
+            role,
+            spans=spans,
+            titled=query.form != "title",
         )
 
-    def _negatives(self, number: int, query: MadeQuery) -> list[tuple[str, Span]]:
+    def _negatives(self, number: int, query: GeneratedQuery) -> list[tuple[str, Span]]:
         """Documents and the characters of them that are negative."""
         random = generator(self.seed, query.id)
-        found: Ints = self.run.ranking(number).doc
-        order = drawn(found, None if self.count is None else len(found), random)
+        ranked: Ints = self.run.ranking(number).doc
+        order = draw(ranked, None if self.count is None else len(ranked), random)
         names = [name for name in self.run.docs.take(order) if name != query.origin.doc_id]
-        wanted = self.count or len(names) or 1
-        chosen: list[tuple[str, Span]] = []
-        for begin in range(0, len(names), wanted):
-            some = [(document, self._span(document, query, random))
-                    for document in self.opened.fetch(names[begin : begin + wanted])]  # fmt: skip
-            spans = [(document, span) for document, span in some if span is not None]
-            if self.least is not None:
-                texts = [_passage_text(*each, titled=query.made != "title") for each in spans]
-                spans = list(compress(spans, self.least.below(query, texts)))
-            chosen += [(document.id, span) for document, span in spans]
-            if len(chosen) >= wanted:
+        batch_size = self.count or len(names) or 1
+        negatives: list[tuple[str, Span]] = []
+        for begin in range(0, len(names), batch_size):
+            documents = self.lookup.fetch(names[begin : begin + batch_size])
+            candidates = [(document, self._span(document, query, random)) for document in documents]
+            spans = [(document, span) for document, span in candidates if span is not None]
+            if self.score_limit is not None:
+                texts = [
+                    _passage_text(*document_span, titled=query.form != "title")
+                    for document_span in spans
+                ]
+                spans = list(compress(spans, self.score_limit.below(query, texts)))
+            negatives += [(document.id, span) for document, span in spans]
+            if len(negatives) >= batch_size:
                 break
-        return chosen[:wanted]
+        return negatives[:batch_size]
 
     def _span(
-        self, document: Document, query: MadeQuery, random: np.random.Generator
+        self, document: Document, query: GeneratedQuery, random: np.random.Generator
     ) -> Span | None:
         """The characters of a document that are negative; none where it says the same."""
-        if query.made == "title":
+        if query.form == "title":
             begin = body_start(document)
             return (begin, TO_THE_END) if document.text[begin:].strip() else None
         if query.text in document.text:
             return None
         windows = [
-            (each.start, each.end)
-            for each in split(document, self.spec).passages
-            if each.field == "text"
-            and len(document.text[each.start : each.end].split()) >= LEAST_LEFT
+            (passage.start, passage.end)
+            for passage in split(document, self.spec).passages
+            if passage.field == "text"
+            and len(document.text[passage.start : passage.end].split()) >= MIN_REMAINING_WORDS
         ]
         return windows[int(random.integers(len(windows)))] if windows else None
 
 
-def rank_one(run: Run, made: Mapping[str, MadeQuery]) -> dict[str, float]:
+def rank_one(run: Run, queries_by_id: Mapping[str, GeneratedQuery]) -> dict[str, float]:
     """The share of queries whose document comes first: of all, and by what they are made of."""
-    firsts = ((made[name], run.ranking(n)) for n, name in enumerate(run.queries.ids))
+    firsts = ((queries_by_id[name], run.ranking(n)) for n, name in enumerate(run.queries.ids))
     return _shares(
-        (query.made, found.docs.take(found.doc[:1]) == [query.origin.doc_id])
-        for query, found in firsts
+        (query.form, ranking.docs.take(ranking.doc[:1]) == [query.origin.doc_id])
+        for query, ranking in firsts
     )
 
 
 def rank_one_without(
-    run: Run, made: Mapping[str, MadeQuery], own: Mapping[str, float]
+    run: Run, queries_by_id: Mapping[str, GeneratedQuery], own: Mapping[str, float]
 ) -> dict[str, float]:
     """The same if the texts that queries were taken from were indexed without them."""
     right = []
     for name, score in own.items():
-        query = made[name]
-        others = [other for doc, other in run[name] if doc != query.origin.doc_id]
-        right.append((query.made, score > max(others, default=0.0)))
+        query = queries_by_id[name]
+        other_scores = [other_score for doc, other_score in run[name] if doc != query.origin.doc_id]
+        right.append((query.form, score > max(other_scores, default=0.0)))
     return _shares(right)
 
 
 def _own_scores(
-    run: Run, made: Mapping[str, MadeQuery], lexical: Scorer, opened: DocumentLookup
+    run: Run, queries_by_id: Mapping[str, GeneratedQuery], lexical: Scorer, lookup: DocumentLookup
 ) -> dict[str, float]:
     """What the text of every query scores without the query."""
-    docs = Ids.of(each.origin.doc_id for each in made.values())
+    docs = Ids.of(query.origin.doc_id for query in queries_by_id.values())
     none: Ints = np.empty(0, np.int32)
     groups, origins = [], {}
     for number, name in enumerate(run.queries.ids):
-        query, titled = made[name], made[name].made != "title"
+        query, titled = queries_by_id[name], queries_by_id[name].form != "title"
         doc = docs.numbers([query.origin.doc_id])
         groups.append(group_of(number, doc, none, "pool", spans=[query.answer], titled=titled))
         origins[number] = query.origin
     alone = as_examples(run.queries, docs, groups, "synthetic", {}, {}, origins)
     rows = np.arange(len(alone), dtype=np.int32)
-    asked, texts = row_texts(alone, rows, opened)
-    found = lexical.score(Pairs(asked, texts, np.stack([rows, rows], 1))).values
-    return dict(zip(alone.queries.ids, found.tolist(), strict=True))
+    query_texts, texts = row_texts(alone, rows, lookup)
+    scores = lexical.score(Pairs(query_texts, texts, np.stack([rows, rows], 1))).values
+    return dict(zip(alone.queries.ids, scores.tolist(), strict=True))
 
 
 def _passage_text(document: Document, span: Span, *, titled: bool) -> str:
@@ -237,8 +247,8 @@ def _passage_text(document: Document, span: Span, *, titled: bool) -> str:
 
 
 def _shares(right: Iterable[tuple[str, bool]]) -> dict[str, float]:
-    found: dict[str, list[bool]] = {"all": []}
-    for name, each in right:
-        found["all"].append(each)
-        found.setdefault(name, []).append(each)
-    return {name: round(float(np.mean(each)), 4) for name, each in found.items()}
+    outcomes: dict[str, list[bool]] = {"all": []}
+    for name, is_right in right:
+        outcomes["all"].append(is_right)
+        outcomes.setdefault(name, []).append(is_right)
+    return {name: round(float(np.mean(is_right)), 4) for name, is_right in outcomes.items()}

@@ -6,7 +6,7 @@ has the role `pool`: a student learns from all of them, and none is called right
 
 from __future__ import annotations
 
-from tamis.labels.candidates import Missing, candidates, same_role
+from tamis.labels.candidates import Missing, open_candidates, same_role
 from tamis.labels.examples import Examples
 from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.document_lookup import Documents
@@ -44,13 +44,13 @@ def teacher(
     >>> teacher(run, Length(), [Document("a", "drum"), Document("b", "net")]).value.tolist()
     [4.0, 3.0]
     """
-    with candidates(
+    with open_candidates(
         run, documents, passages, depth=depth, scorer=scorer, missing=missing, seed=seed
-    ) as found:
-        texts = found.texts(found.rows)
-        return found.examples(
+    ) as candidates:
+        texts = candidates.texts(candidates.rows)
+        return candidates.examples(
             texts,
-            found.score(texts, scorer, cache),
+            candidates.score(texts, scorer, cache),
             same_role(len(texts), "pool"),
             source="teacher",
             kind="score",

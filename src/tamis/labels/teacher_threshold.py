@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from tamis.durable import Progress
 from tamis.errors import InputError
 from tamis.labels.example_texts import row_texts
-from tamis.labels.examples import KINDS, Examples
+from tamis.labels.examples import LABEL_TYPES, Examples
 from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.document_lookup import Documents, library
 from tamis.types import Pairs, Scorer
 
-AT_ONCE = 256
-"""How many examples are scored, and kept, at a time."""
+EXAMPLES_PER_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Calibration:
     """What the examples are called."""
 
     def record(self) -> dict[str, Any]:
-        """What examples note down."""
+        """The facts that examples record."""
         return {
             name.replace("_", " "): value for name, value in asdict(self).items() if value != ""
         }
@@ -56,24 +55,24 @@ def calibrate(
 
     `name` is what the facts call the examples.
     """
-    if not len(examples) or (examples.kind != KINDS.index("class")).any():
+    if not len(examples) or (examples.kind != LABEL_TYPES.index("class")).any():
         raise InputError(
             "a threshold is chosen on examples of relevant and other texts",
             hint="make them from judgements: tamis label gold",
         )
-    wanted = examples.docs.select(np.unique(examples.doc))
-    with library(documents, wanted) as opened:
-        absent = np.flatnonzero(~opened.has(wanted))
+    docs = examples.docs.select(np.unique(examples.doc))
+    with library(documents, docs) as lookup:
+        absent = np.flatnonzero(~lookup.has(docs))
         if len(absent):
             raise InputError(
-                f"document {wanted[int(absent[0])]!r} of the examples is not in the collection",
+                f"document {docs[int(absent[0])]!r} of the examples is not in the collection",
                 hint="give the collection that the examples were made from",
             )
         scores = np.empty(len(examples), np.float32)
         with Progress("calibrating", len(examples), "examples") as progress:
-            for start in range(0, len(examples), AT_ONCE):
-                rows = np.arange(start, min(start + AT_ONCE, len(examples)))
-                scores[rows] = _scores(scorer, *row_texts(examples, rows, opened), cache)
+            for start in range(0, len(examples), EXAMPLES_PER_BATCH):
+                rows = np.arange(start, min(start + EXAMPLES_PER_BATCH, len(examples)))
+                scores[rows] = _scores(scorer, *row_texts(examples, rows, lookup), cache)
                 progress.advance(len(rows))
     return replace(best_threshold(scores, examples.value > 0.5), examples=name)
 
@@ -88,12 +87,12 @@ def _scores(
     if cache is None:
         return scorer.score(Pairs(distinct, texts, index)).values
     keys = cache.keys(Pairs(distinct, texts, index))
-    scores, known = cache.find(keys)
-    new = np.flatnonzero(~known)
+    scores, is_cached = cache.find(keys)
+    new = np.flatnonzero(~is_cached)
     if len(new):
-        found = scorer.score(Pairs(distinct, texts, index[new]))
-        cache.add(keys[new], found)
-        scores.values[new] = found.values
+        new_scores = scorer.score(Pairs(distinct, texts, index[new]))
+        cache.add(keys[new], new_scores)
+        scores.values[new] = new_scores.values
     return scores.values
 
 
@@ -101,8 +100,8 @@ def best_threshold(scores: NDArray[np.float32], relevant: NDArray[np.bool_]) -> 
     """The threshold of the best balanced accuracy, midway between two scores; the highest of
     equals.
 
-    >>> found = best_threshold(np.float32([4, 3, 2, 1]), np.array([True, True, False, True]))
-    >>> found.threshold, round(found.balanced_accuracy, 3)  # 2 of 3, and 1 of 1
+    >>> calibration = best_threshold(np.float32([4, 3, 2, 1]), np.array([True, True, False, True]))
+    >>> calibration.threshold, round(calibration.balanced_accuracy, 3)  # 2 of 3, and 1 of 1
     (2.5, 0.833)
     """
     if not np.isfinite(scores).all():
@@ -117,13 +116,13 @@ def best_threshold(scores: NDArray[np.float32], relevant: NDArray[np.bool_]) -> 
     ordered, right = scores[order].astype(np.float64), relevant[order]
     ends = np.flatnonzero(np.diff(ordered))
     # in whole numbers, so that equals are equal: a share of 1 each is twice positives · negatives
-    told = np.cumsum(right)[ends] * negatives + (negatives - np.cumsum(~right)[ends]) * positives
-    if not len(ends) or told.max() <= positives * negatives:
+    correct = np.cumsum(right)[ends] * negatives + (negatives - np.cumsum(~right)[ends]) * positives
+    if not len(ends) or correct.max() <= positives * negatives:
         raise InputError(
             "the teacher scores the relevant examples no higher than the others",
             hint="are they of the domain it was trained on? or give a threshold yourself",
         )
-    best = int(np.argmax(told))
-    accuracy = float(told[best]) / (2 * positives * negatives)
+    best = int(np.argmax(correct))
+    accuracy = float(correct[best]) / (2 * positives * negatives)
     threshold = (ordered[ends[best]] + ordered[ends[best] + 1]) / 2
     return Calibration(float(threshold), accuracy, positives, negatives)

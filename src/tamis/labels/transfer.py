@@ -10,29 +10,30 @@ repeat each other; such negatives are left out and counted.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
+from tamis.evaluation.judged_ranks import join
 from tamis.labels._groups import generator
-from tamis.labels.candidates import Candidates, Missing, Rows, Texts, candidates, join_texts
+from tamis.labels.candidates import Candidates, Missing, Rows, Texts, join_texts, open_candidates
 from tamis.labels.examples import ROLES, Examples
-from tamis.labels.judged_candidates import JudgedCandidates
 from tamis.labels.teacher_threshold import Calibration
 from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.document_lookup import Documents
 from tamis.text.passages import PassageSpec
 from tamis.types import Ids, Qrels, Run, Scorer
 
-CLASHES = "left out: negatives that are word for word a positive"
+CLASH_COUNT = "left out: negatives that are word for word a positive"
 NegativesFrom = Literal["nonrelevant", "refused", "both"]
 Mask = NDArray[np.bool_]
-EVEN = 0.5
+PROBABILITY_THRESHOLD = 0.5
 """The probability above which a teacher with classes calls a text relevant."""
-DOC_LABELLED = "words:150:75:30"
-QA_DOCRANK = "words:100"
+DOC_LABELLED_PASSAGES = "words:150:75:30"
+QA_DOCRANK_PASSAGES = "words:100"
 """How either method of the paper splits documents (sections 5.2 and 3.2)."""
 
 
@@ -44,7 +45,7 @@ def doc_labelled(
     test: Ids,
     grade: int = 1,
     depth: int = 100,
-    passages: str | PassageSpec = DOC_LABELLED,
+    passages: str | PassageSpec = DOC_LABELLED_PASSAGES,
     missing: Missing = "raise",
     seed: int = 0,
 ) -> Examples:
@@ -62,15 +63,17 @@ def doc_labelled(
     ...     run, qrels, documents, test=Ids.of([]), passages="sentences:1:1").value.tolist()
     [1.0, 1.0, 0.0]
     """
-    asked = _asked(run, qrels, test)
-    with candidates(asked, documents, passages, depth=depth, missing=missing, seed=seed) as found:
-        judged = JudgedCandidates.of(found, qrels, grade)
-        texts = found.texts(np.sort(np.concatenate([judged.relevant, judged.other])))
+    judged_run = _select_judged(run, qrels, test)
+    with open_candidates(
+        judged_run, documents, passages, depth=depth, missing=missing, seed=seed
+    ) as candidates:
+        judged = JudgedCandidates.of(candidates, qrels, grade)
+        texts = candidates.texts(np.sort(np.concatenate([judged.relevant, judged.other])))
         positive = np.isin(texts.row, judged.relevant)
-        clash = ~positive & _also_positive(found, texts, texts.select(positive))
-        counts = {**judged.counts(), CLASHES: int(clash.sum())}
+        clash = ~positive & _also_positive(candidates, texts, texts.select(positive))
+        counts = {**judged.counts(), CLASH_COUNT: int(clash.sum())}
         facts = {"made by": "transfer", "method": "doc-labelled", "grade": grade, "depth": depth}
-        return _examples(found, texts.select(~clash), positive[~clash], facts, counts)
+        return _examples(candidates, texts.select(~clash), positive[~clash], facts, counts)
 
 
 def qa_docrank(
@@ -86,7 +89,7 @@ def qa_docrank(
     least_negatives: int = 0,
     grade: int = 1,
     depth: int = 100,
-    passages: str | PassageSpec = QA_DOCRANK,
+    passages: str | PassageSpec = QA_DOCRANK_PASSAGES,
     cache: ScoreCache | None = None,
     missing: Missing = "raise",
     model: str = "",
@@ -101,34 +104,95 @@ def qa_docrank(
     of relevant documents are ever scored. None of the queries may be among the `test` queries.
     As many negatives as positives, but `least_negatives` where there are so many.
     """
-    above, how = threshold_of(teacher, threshold)
-    asked = _asked(run, qrels, test)
-    with candidates(
-        asked, documents, passages, depth=depth, scorer=teacher, missing=missing, seed=seed
-    ) as found:
-        judged = JudgedCandidates.of(found, qrels, grade)
-        texts = found.texts(judged.relevant)
-        scores = found.score(texts, teacher, cache)
+    above, threshold_facts = threshold_of(teacher, threshold)
+    judged_run = _select_judged(run, qrels, test)
+    with open_candidates(
+        judged_run, documents, passages, depth=depth, scorer=teacher, missing=missing, seed=seed
+    ) as candidates:
+        judged = JudgedCandidates.of(candidates, qrels, grade)
+        texts = candidates.texts(judged.relevant)
+        scores = candidates.score(texts, teacher, cache)
         positive = scores.astype(np.float64) > above
         if keep_best:
             positive |= _best(texts.row, scores)  # where one is called relevant, so is the best
         if not positive.any():
-            raise _none_called_relevant(scores, above)
-        kept, refused = texts.select(positive), texts.select(~positive)
-        pool = _pool(found, judged, kept, refused, negatives_from)
-        clash = _also_positive(found, pool, kept)
-        drawn = _drawn(found, pool.select(~clash), kept, least_negatives, seed)
+            raise _no_relevant_passage_error(scores, above)
+        positives, refused = texts.select(positive), texts.select(~positive)
+        pool = _pool(candidates, judged, positives, refused, negatives_from)
+        clash = _also_positive(candidates, pool, positives)
+        negatives = _draw_negatives(
+            candidates, pool.select(~clash), positives, least_negatives, seed
+        )
         counts = {
-            **judged.counts(), CLASHES: int(clash.sum()), **_refusals(kept, refused),
-            "negatives lacking": max(0, len(kept) - len(drawn)),
+            **judged.counts(), CLASH_COUNT: int(clash.sum()), **_refusals(positives, refused),
+            "negatives lacking": max(0, len(positives) - len(negatives)),
         }  # fmt: skip
         facts = {
             "made by": "transfer", "method": "qa-docrank", "teacher": model or _name(teacher),
-            "threshold": how, "keep best": keep_best, "negatives from": negatives_from,
+            "threshold": threshold_facts, "keep best": keep_best, "negatives from": negatives_from,
             "grade": grade, "depth": depth,
         }  # fmt: skip
-        both, order = join_texts(kept, drawn)
-        return _examples(found, both, order < len(kept), facts, counts)
+        both, order = join_texts(positives, negatives)
+        return _examples(candidates, both, order < len(positives), facts, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedCandidates:
+    """The rows of candidates whose documents are relevant, and those whose are not. What was
+    judged above 0 but below the grade is neither.
+    """
+
+    candidates: Candidates
+    relevant: Rows
+    other: Rows
+    between: int
+    absent: int
+
+    @classmethod
+    def of(cls, candidates: Candidates, qrels: Qrels, grade: int) -> JudgedCandidates:
+        """The candidates by what they were judged; a document not judged is not relevant."""
+        grade_of = grades(candidates.run, qrels)[candidates.rows]
+        relevant = candidates.rows[grade_of >= grade]
+        if not len(relevant):
+            raise InputError(
+                f"none of {len(qrels):,} judged queries has a document judged {grade} or better "
+                "among its candidates",
+                hint="are run and judgements of the same split? label deeper: --depth 1000",
+            )
+        other = candidates.rows[(grade_of <= 0) & (grade_of < grade)]
+        between = len(candidates.rows) - len(relevant) - len(other)
+        return cls(
+            candidates, relevant, other, between, int((qrels.grade >= grade).sum()) - len(relevant)
+        )
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of each."""
+        queries, queries_with_relevant = (
+            len(np.unique(self.candidates.query[rows]))
+            for rows in (self.candidates.rows, self.relevant)
+        )
+        return {
+            "queries without a relevant candidate": queries - queries_with_relevant,
+            "relevant candidates": len(self.relevant),
+            "relevant documents that are no candidates": self.absent,
+            "left out: candidates judged above 0, below the grade": self.between,
+        }
+
+
+def grades(run: Run, qrels: Qrels) -> NDArray[np.int64]:
+    """The grade of every row of a run; far below zero where it is not judged.
+
+    >>> run = Run.from_dict({"q": {"a": 2.0, "b": 1.0}})
+    >>> (grades(run, Qrels.from_dict({"q": {"b": 1}})) >= 1).tolist()
+    [False, True]
+    """
+    unjudged = -(1 << 40)
+    judged = join(qrels, run)
+    is_ranked = judged.rank > 0
+    query_numbers = judged.queries.positions_in(run.queries.ids)[judged.query[is_ranked]]
+    grade = np.full(len(run.doc), unjudged, np.int64)
+    grade[run.offsets[query_numbers] + judged.rank[is_ranked] - 1] = judged.grade[is_ranked]
+    return grade
 
 
 def threshold_of(
@@ -140,7 +204,7 @@ def threshold_of(
     if threshold is not None:
         return threshold, {"from": "the caller", "threshold": threshold}
     if teacher.scale == "probability":
-        return EVEN, {"from": "a probability", "threshold": EVEN}
+        return PROBABILITY_THRESHOLD, {"from": "a probability", "threshold": PROBABILITY_THRESHOLD}
     raise InputError(
         f"the teacher's scores have no classes: their scale is {teacher.scale}",
         hint="give a threshold, or choose one on examples of its own domain: --calibrate EXAMPLES",
@@ -154,18 +218,18 @@ def refuse_test(queries: Ids, test: Ids) -> None:
     Traceback (most recent call last):
     tamis.errors.InputError: 1 of the 2 queries to label is a test query, such as 'q2'
     """
-    among = np.flatnonzero(queries.positions_in(test) >= 0)
-    if len(among):
-        are = "is a test query" if len(among) == 1 else "are test queries"
+    test_queries = np.flatnonzero(queries.positions_in(test) >= 0)
+    if len(test_queries):
+        are = "is a test query" if len(test_queries) == 1 else "are test queries"
         raise InputError(
-            f"{len(among):,} of the {len(queries):,} queries to label {are}, "
-            f"such as {queries[int(among[0])]!r}",
+            f"{len(test_queries):,} of the {len(queries):,} queries to label {are}, "
+            f"such as {queries[int(test_queries[0])]!r}",
             hint="labels are transferred for training and validation queries only: choose another "
             "--split, or judgements of others: --qrels train=FILE",
         )
 
 
-def _asked(run: Run, qrels: Qrels, test: Ids) -> Run:
+def _select_judged(run: Run, qrels: Qrels, test: Ids) -> Run:
     """The rankings of the judged queries, unless one is a test query."""
     refuse_test(qrels.queries, test)
     return run.select(qrels.queries)
@@ -175,16 +239,16 @@ def _name(teacher: Scorer) -> str:
     return type(teacher).__name__
 
 
-def _pairs(found: Candidates, texts: Texts) -> NDArray[np.uint64]:
+def _pairs(candidates: Candidates, texts: Texts) -> NDArray[np.uint64]:
     """A number for each query and text, the same where both are."""
-    query = found.query[texts.row].astype(np.uint64)
-    mixed: NDArray[np.uint64] = texts.digest ^ (query * np.uint64(0x9E3779B97F4A7C15))
-    return mixed
+    query = candidates.query[texts.row].astype(np.uint64)
+    pair_keys: NDArray[np.uint64] = texts.digest ^ (query * np.uint64(0x9E3779B97F4A7C15))
+    return pair_keys
 
 
-def _also_positive(found: Candidates, texts: Texts, positives: Texts) -> Mask:
+def _also_positive(candidates: Candidates, texts: Texts, positives: Texts) -> Mask:
     """Which texts are, word for word, positives of the same query."""
-    return np.isin(_pairs(found, texts), _pairs(found, positives))
+    return np.isin(_pairs(candidates, texts), _pairs(candidates, positives))
 
 
 def _best(row: Rows, scores: NDArray[np.float32]) -> Mask:
@@ -196,43 +260,49 @@ def _best(row: Rows, scores: NDArray[np.float32]) -> Mask:
 
 
 def _pool(
-    found: Candidates, judged: JudgedCandidates, kept: Texts, refused: Texts, wanted: NegativesFrom
+    candidates: Candidates,
+    judged: JudgedCandidates,
+    positives: Texts,
+    refused: Texts,
+    negatives_from: NegativesFrom,
 ) -> Texts:
     """What negatives are drawn from, for queries that have a positive."""
-    if wanted == "refused":
+    if negatives_from == "refused":
         return refused
-    answered = np.unique(found.query[kept.row])
-    others = found.texts(judged.other[np.isin(found.query[judged.other], answered)])
-    return others if wanted == "nonrelevant" else join_texts(refused, others)[0]
+    answered = np.unique(candidates.query[positives.row])
+    non_relevant = candidates.texts(judged.other[np.isin(candidates.query[judged.other], answered)])
+    return non_relevant if negatives_from == "nonrelevant" else join_texts(refused, non_relevant)[0]
 
 
-def _drawn(found: Candidates, pool: Texts, positives: Texts, least: int, seed: int) -> Texts:
+def _draw_negatives(
+    candidates: Candidates, pool: Texts, positives: Texts, least: int, seed: int
+) -> Texts:
     """As many texts of the pool as each query has positives, at least so many, or all if there are
     fewer.
 
     Drawn by the query's id and the seed, so that other queries do not matter.
     """
-    wanted = np.bincount(found.query[positives.row], minlength=len(found.run))
-    bounds = np.searchsorted(found.query[pool.row], np.arange(len(found.run) + 1))
-    kept: list[Rows] = []
-    for query in np.flatnonzero(wanted).tolist():
+    num_positives = np.bincount(candidates.query[positives.row], minlength=len(candidates.run))
+    bounds = np.searchsorted(candidates.query[pool.row], np.arange(len(candidates.run) + 1))
+    sampled: list[Rows] = []
+    for query in np.flatnonzero(num_positives).tolist():
         start, end = int(bounds[query]), int(bounds[query + 1])
-        count = min(max(least, int(wanted[query])), end - start)
-        random = generator(seed, found.run.queries.ids[query])
-        kept.append(start + np.sort(random.choice(end - start, count, replace=False)))
-    return pool.select(np.concatenate([np.empty(0, np.int64), *kept]))
+        count = min(max(least, int(num_positives[query])), end - start)
+        random = generator(seed, candidates.run.queries.ids[query])
+        sampled.append(start + np.sort(random.choice(end - start, count, replace=False)))
+    return pool.select(np.concatenate([np.empty(0, np.int64), *sampled]))
 
 
-def _refusals(kept: Texts, refused: Texts) -> dict[str, int]:
-    silent = np.setdiff1d(refused.row, kept.row)
+def _refusals(positives: Texts, refused: Texts) -> dict[str, int]:
+    without_positive = np.setdiff1d(refused.row, positives.row)
     return {
-        "passages of relevant candidates": len(kept) + len(refused),
+        "passages of relevant candidates": len(positives) + len(refused),
         "passages the teacher refused": len(refused),
-        "relevant candidates without a positive passage": len(silent),
+        "relevant candidates without a positive passage": len(without_positive),
     }
 
 
-def _none_called_relevant(scores: NDArray[np.float32], above: float) -> InputError:
+def _no_relevant_passage_error(scores: NDArray[np.float32], above: float) -> InputError:
     best = f"the best scores {scores.max():.4g}" if len(scores) else "they have no text"
     return InputError(
         f"the teacher calls none of {len(scores):,} passages relevant: {best}, not above {above:g}",
@@ -242,9 +312,13 @@ def _none_called_relevant(scores: NDArray[np.float32], above: float) -> InputErr
 
 
 def _examples(
-    found: Candidates, texts: Texts, positive: Mask, facts: dict[str, Any], counts: dict[str, int]
+    candidates: Candidates,
+    texts: Texts,
+    positive: Mask,
+    facts: dict[str, Any],
+    counts: dict[str, int],
 ) -> Examples:
-    return found.examples(
+    return candidates.examples(
         texts,
         positive,
         np.where(positive, ROLES.index("positive"), ROLES.index("negative")).astype(np.int8),

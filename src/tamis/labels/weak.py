@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.labels.candidates import Missing, candidates, same_role
+from tamis.labels.candidates import Missing, open_candidates, same_role
 from tamis.labels.examples import Examples
 from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.document_lookup import Documents
@@ -18,8 +18,8 @@ from tamis.search.rankings import BM25
 from tamis.text.passages import PassageSpec
 from tamis.types import Run, Scorer
 
-GREATEST = 5.0
-LUCENE = BM25(k1=1.2, b=0.75)
+MAX_WEAK_LABEL = 5.0
+LUCENE_BM25 = BM25(k1=1.2, b=0.75)
 """Lucene's own defaults, with which the scores of the paper were made."""
 
 
@@ -53,13 +53,13 @@ def weak(
     >>> weak(run, Length(), documents).value.tolist()
     [0.0, 2.5, 5.0]
     """
-    with candidates(
+    with open_candidates(
         run, documents, passages, depth=depth, scorer=scorer, missing=missing, seed=seed
-    ) as found:
-        texts = found.texts(found.rows)
-        scores = found.score(texts, scorer, cache)
-        value, equal = scaled(found.query[texts.row], scores)
-        return found.examples(
+    ) as candidates:
+        texts = candidates.texts(candidates.rows)
+        scores = candidates.score(texts, scorer, cache)
+        value, equal = scale_scores(candidates.query[texts.row], scores)
+        return candidates.examples(
             texts,
             value,
             same_role(len(texts), "pool"),
@@ -70,14 +70,14 @@ def weak(
         )
 
 
-def scaled(
+def scale_scores(
     query: NDArray[np.integer], scores: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], int]:
     """Scores put on 0 to 5 among those of the same query, and how many queries have equal ones.
 
     Queries must ascend.
 
-    >>> value, equal = scaled(np.array([0, 0, 0, 1, 1]), np.float32([-1, 1, 0, 7, 7]))
+    >>> value, equal = scale_scores(np.array([0, 0, 0, 1, 1]), np.float32([-1, 1, 0, 7, 7]))
     >>> value.tolist(), equal
     ([0.0, 5.0, 2.5, 0.0, 0.0], 1)
     """
@@ -90,4 +90,4 @@ def scaled(
     span = np.maximum.reduceat(exact, starts) - least
     equal = span == 0
     share = (exact - np.repeat(least, sizes)) / np.repeat(np.where(equal, 1.0, span), sizes)
-    return (share * GREATEST).astype(np.float32), int(equal.sum())
+    return (share * MAX_WEAK_LABEL).astype(np.float32), int(equal.sum())

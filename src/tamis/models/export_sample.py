@@ -18,10 +18,9 @@ from tamis.pipeline.rerank import rerank
 from tamis.search import Index
 from tamis.types import Qrels, Run, Scorer
 
-QUESTIONS, DEPTH = 30, 30
-"""How many questions of `tamis:pydocs`, and how many documents of each, are scored."""
-TOP = 10
-"""How many of a query's first documents an export in 8-bit integers is judged by."""
+SAMPLE_QUERIES, SAMPLE_DEPTH = 30, 30
+OVERLAP_DEPTH = 10
+"""An export in 8-bit integers is judged by the overlap of so many first documents."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,60 +33,65 @@ class Sample:
     measure: str = "nDCG@10"
     name: str = "the given run"
 
-    def scored(self, scorer: Scorer) -> Scored:
+    def score_with(self, scorer: Scorer) -> ScoredSample:
         """Score every document of the run."""
         start = process_time()
         depth = int(self.run.sizes().max(initial=1))
-        done = rerank(scorer, self.documents, depth=depth).rerank(self.run)
+        reranked = rerank(scorer, self.documents, depth=depth).rerank(self.run)
         seconds = process_time() - start
-        scores = np.empty(len(done.run.doc), np.float32)
-        scores[done.row] = done.run.score
+        scores = np.empty(len(reranked.run.doc), np.float32)
+        scores[reranked.row] = reranked.run.score
         value = None
         if self.qrels is not None:
-            judged = self.qrels.select(done.run.queries.ids)
+            judged = self.qrels.select(reranked.run.queries.ids)
             if len(judged):
-                found = evaluate(judged, {"run": done.run}, [self.measure])
-                value = found.mean("run", self.measure)
-        return Scored(done.run, scores, value, len(scores) / seconds)
+                evaluation = evaluate(judged, {"run": reranked.run}, [self.measure])
+                value = evaluation.mean("run", self.measure)
+        return ScoredSample(reranked.run, scores, value, len(scores) / seconds)
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
-    """The run as a scorer ranks it, its scores in the order of the first run, what it is worth."""
+class ScoredSample:
+    """The run as a scorer ranks it, its scores in the order of the first run, and its measure."""
 
     run: Run
     scores: NDArray[np.float32]
     value: float | None
     speed: float
-    """Documents a second of the processors' time, which other work hardly changes."""
+    """Documents per second of processor time, which other work hardly changes."""
 
-    def overlap(self, other: Scored) -> float | None:
+    def overlap(self, other: ScoredSample) -> float | None:
         """The mean overlap of both top tens, over queries with more candidates, if any."""
-        more = other.run.sizes() > TOP
-        return float(agree(self.run, other.run, TOP).overlap[more].mean()) if more.any() else None
+        has_more = other.run.sizes() > OVERLAP_DEPTH
+        return (
+            float(agree(self.run, other.run, OVERLAP_DEPTH).overlap[has_more].mean())
+            if has_more.any()
+            else None
+        )
 
 
 def check_sample(sample: Sample, ranked: bool) -> Sample:
     """The sample, if it can be scored and, where it is to be `ranked`, has a top 10 to compare."""
     if sample.run.queries.texts is None:
         raise InputError("the queries of the run have no texts", hint="run.with_queries(queries)")
-    if ranked and not (sample.run.sizes() > TOP).any():
+    if ranked and not (sample.run.sizes() > OVERLAP_DEPTH).any():
         raise InputError(
-            f"no query of the run has more than {TOP} documents: there is no top {TOP} to compare",
+            f"no query of the run has more than {OVERLAP_DEPTH} documents: "
+            f"there is no top {OVERLAP_DEPTH} to compare",
             hint="give a run with more candidates, or leave 8-bit integers out: --no-int8",
         )
     return sample
 
 
-def pydocs_sample(questions: int = QUESTIONS, depth: int = DEPTH) -> Sample:
+def pydocs_sample(questions: int = SAMPLE_QUERIES, depth: int = SAMPLE_DEPTH) -> Sample:
     """Questions about Python's own documentation with what BM25 finds for them."""
     collection = open_pydocs()
     qrels = collection.qrels["test"]
     queries = collection.queries
     numbers = qrels.queries.positions_in(queries.ids)
-    few = np.sort(numbers[:: max(1, len(numbers) // questions)][:questions])
+    numbers_used = np.sort(numbers[:: max(1, len(numbers) // questions)][:questions])
     with TemporaryDirectory() as folder:
         index = Index.build(collection.documents, Path(folder) / "index")
-        run = (index.bm25() % depth)(queries.select(few))
+        run = (index.bm25() % depth)(queries.select(numbers_used))
         documents = list(collection.documents)
     return Sample(run, documents, qrels.select(run.queries.ids), name=str(collection.name))

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from tamis.durable import folder_exists
 from tamis.errors import InputError, command
 from tamis.manifest import NAME, read_manifest
-from tamis.scorers._onnx import FILES, Backend
+from tamis.scorers._onnx import ONNX_FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import ModelManifest, read_model_manifest
@@ -34,26 +34,26 @@ def open_model(folder: str | Path) -> ModelManifest:
             f"{path} is a Hugging Face folder without {NAME}",
             hint=command("import-model", path, "-o", f"{path.resolve().name}-imported"),
         )
-    note = read_model_manifest(path)
+    manifest = read_model_manifest(path)
     read_config(path)
     if not exports_of(path):
         weight_files(path)
-    if note.documents and not (path / note.documents).is_dir():
+    if manifest.documents and not (path / manifest.documents).is_dir():
         raise InputError(
-            f"{path} lacks {note.documents}/, by which its documents are encoded",
+            f"{path} lacks {manifest.documents}/, by which its documents are encoded",
             hint="copy the model's folder with all that is in it",
         )
-    if note.documents:
-        open_model(path / note.documents)
-    return note
+    if manifest.documents:
+        open_model(path / manifest.documents)
+    return manifest
 
 
 def verify_model(folder: Path) -> None:
     """Read all weights of a model folder; `DamagedError` names the first changed file."""
-    note = open_model(folder)
+    manifest = open_model(folder)
     verify_weights(folder)
-    if note.documents:
-        verify_weights(folder / note.documents)
+    if manifest.documents:
+        verify_weights(folder / manifest.documents)
 
 
 def open_scorer(
@@ -62,32 +62,32 @@ def open_scorer(
     """The scorer in a model folder, of whatever kind it is.
 
     Without a `backend` it runs in torch where torch and the weights are there, else from the
-    float export if there is one. `onnx-int8` is only taken when asked for.
+    float export if there is one. `onnx-int8` is only used when it is named.
     """
-    note = open_model(folder)
+    manifest = open_model(folder)
     if backend is not None and backend not in get_args(Backend):
-        known = ", ".join(get_args(Backend))
-        raise InputError(f"there is no back end {backend!r}", hint=f"say {known}")
-    chosen = backend or usual_backend(Path(folder))
-    if note.scorer == "cross-encoder":
-        return CrossEncoder.open(folder, threads=threads, backend=chosen)
-    if note.scorer == "bi-encoder":
-        return BiEncoder.open(folder, threads=threads, backend=chosen)
-    return TargetWords.open(folder, threads=threads, backend=chosen)
+        backends = ", ".join(get_args(Backend))
+        raise InputError(f"there is no back end {backend!r}", hint=f"say {backends}")
+    chosen_backend = backend or default_backend(Path(folder))
+    if manifest.scorer == "cross-encoder":
+        return CrossEncoder.open(folder, threads=threads, backend=chosen_backend)
+    if manifest.scorer == "bi-encoder":
+        return BiEncoder.open(folder, threads=threads, backend=chosen_backend)
+    return TargetWords.open(folder, threads=threads, backend=chosen_backend)
 
 
 def scorer_spec(folder: str | Path) -> Spec:
     """The spec of what `open_scorer` opens; the weights are not read."""
     path = Path(folder)
-    return Origin.of(open_model(path).scorer, path, usual_backend(path)).spec()
+    return Origin.of(open_model(path).scorer, path, default_backend(path)).spec()
 
 
 def exports_of(folder: Path) -> list[Backend]:
     """The back ends that a folder has an ONNX file for."""
-    return [backend for backend, file in FILES.items() if (folder / file).is_file()]
+    return [backend for backend, file in ONNX_FILES.items() if (folder / file).is_file()]
 
 
-def usual_backend(folder: Path) -> Backend:
+def default_backend(folder: Path) -> Backend:
     """Torch where it is installed and there are weights for it, else the float export."""
     if "onnx" in exports_of(folder) and (find_spec("torch") is None or not has_weights(folder)):
         return "onnx"
@@ -102,78 +102,91 @@ def has_weights(folder: Path) -> bool:
         return False
 
 
-def describe_model(note: ModelManifest) -> list[tuple[str, str]]:
-    """A model's note in words, a row a fact.
+def describe_model(manifest: ModelManifest) -> list[tuple[str, str]]:
+    """A model's manifest in words, one row per fact.
 
     >>> describe_model(ModelManifest("bi-encoder", 256, "cosine", pooling="mean"))[:2]
     [('model', 'bi-encoder'), ('scale', 'cosine')]
     """
-    base = note.base and f"{note.base.name} (weights {note.base.sha256[:12]}…)"
+    base = manifest.base and f"{manifest.base.name} (weights {manifest.base.sha256[:12]}…)"
     words = None
-    if note.words and note.word_ids:
-        both = zip(note.words, note.word_ids, strict=True)
+    if manifest.words and manifest.word_ids:
+        both = zip(manifest.words, manifest.word_ids, strict=True)
         words = " against ".join(f"{word} ({number})" for word, number in both)
     rows = [
-        ("model", note.scorer),
-        ("scale", note.scale),
-        ("max_length", f"{note.max_length} tokens"),
-        ("outputs", str(note.outputs) if note.scorer == "cross-encoder" else None),
-        ("pooling", note.pooling),
-        ("trained_on", f"queries; {note.documents}/ encodes documents" * bool(note.documents)),
-        ("template", note.template),
+        ("model", manifest.scorer),
+        ("scale", manifest.scale),
+        ("max_length", f"{manifest.max_length} tokens"),
+        ("outputs", str(manifest.outputs) if manifest.scorer == "cross-encoder" else None),
+        ("pooling", manifest.pooling),
+        (
+            "trained_on",
+            f"queries; {manifest.documents}/ encodes documents" * bool(manifest.documents),
+        ),
+        ("template", manifest.template),
         ("words", words),
-        ("score", note.score),
-        ("family", note.family),
+        ("score", manifest.score),
+        ("family", manifest.family),
         ("base", base),
     ]
-    rest = [
+    other_rows = [
         (name, str(value))
-        for name, value in note.facts.items()
-        if name not in ("kind", "layout", "tamis", "exports", *TRAINING)
+        for name, value in manifest.facts.items()
+        if name not in ("kind", "layout", "tamis", "exports", *TRAINING_FACTS)
     ]
-    told = training_in_words(note.facts) + _exports_in_words(note.facts.get("exports", {}))
-    return [(name, value) for name, value in rows if value] + rest + told
+    training_rows = training_in_words(manifest.facts) + _exports_in_words(
+        manifest.facts.get("exports", {})
+    )
+    return [(name, value) for name, value in rows if value] + other_rows + training_rows
 
 
-TRAINING = ("chain", "labels", "examples", "recipe", "seed", "learnt", "versions", "validation")
-"""What training writes into a note."""
+TRAINING_FACTS = (
+    "chain",
+    "labels",
+    "examples",
+    "recipe",
+    "seed",
+    "learnt",
+    "versions",
+    "validation",
+)
+"""What training writes into a manifest."""
 
 
 def training_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """How a model was trained, a row a fact; nothing for one that was not.
+    """How a model was trained, one row per fact; nothing for one that was not.
 
     >>> chain = [{"base": "models/plain", "recipe": "first"}, {"base": "x", "recipe": "then"}]
     >>> training_in_words({"chain": chain, "labels": {"gold": {"positive": 1200}}})
     [('trained', 'plain, first, then'), ('trained_from', '1,200 gold positive')]
     """
-    told: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     if chain := facts.get("chain"):
         steps = [Path(chain[0]["base"]).name, *(step["recipe"] for step in chain)]
-        told.append(("trained", ", ".join(steps)))
+        rows.append(("trained", ", ".join(steps)))
     if labels := facts.get("labels"):
         counts = [
             f"{n:,} {source} {role}" for source, by in labels.items() for role, n in by.items()
         ]
-        told.append(("trained_from", ", ".join(counts)))
+        rows.append(("trained_from", ", ".join(counts)))
     if recipe := facts.get("recipe"):
-        told.append(("recipe", _recipe_in_words(recipe)))
-    if learnt := facts.get("learnt"):
+        rows.append(("recipe", _recipe_in_words(recipe)))
+    if training := facts.get("learnt"):
         words = (
-            f"{learnt['steps']:,}, kept after {learnt['kept after']:,}; {learnt['texts']:,} texts"
+            f"{training['steps']:,}, kept after {training['kept after']:,}; "
+            f"{training['texts']:,} texts, {training['truncated_tokens']:,} truncated, "
+            f"{training['minutes']:g} minutes"
         )
-        told.append(
-            (
-                "steps",
-                f"{words}, {learnt['truncated_tokens']:,} truncated, {learnt['minutes']:g} minutes",
-            )
-        )
+        rows.append(("steps", words))
     if validation := facts.get("validation"):
         values = validation["after steps"]
         words = ", ".join(f"{value:.4f} after {step}" for step, value in values.items())
-        told.append(("validation", f"{validation['measure']} {words}"))
+        rows.append(("validation", f"{validation['measure']} {words}"))
     if versions := facts.get("versions"):
-        told.append(("versions", ", ".join(f"{name} {said}" for name, said in versions.items())))
-    return told
+        rows.append(
+            ("versions", ", ".join(f"{name} {version}" for name, version in versions.items()))
+        )
+    return rows
 
 
 def _recipe_in_words(recipe: Mapping[str, Any]) -> str:
@@ -184,7 +197,7 @@ def _recipe_in_words(recipe: Mapping[str, Any]) -> str:
         f"{recipe['name']}: {recipe['loss']} loss, learning rate {recipe['learning_rate']:g}"
         f"{head}, batch size {batch_size}, {recipe['max_length']} tokens, seed {recipe['seed']}"
     )
-    changed = [name for name, said in recipe["sources"].items() if said == "set by hand"]
+    changed = [name for name, source in recipe["sources"].items() if source == "set by hand"]
     by_hand = ", ".join(f"{name}={recipe[name]}" for name in changed)
     return f"{words}; set by hand: {by_hand}" if changed else words
 
@@ -192,17 +205,17 @@ def _recipe_in_words(recipe: Mapping[str, Any]) -> str:
 def _exports_in_words(exports: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How each export compares with the model, on what."""
     measured = exports.get("measured", {})
-    told: list[tuple[str, str]] = []
-    for backend in FILES:
-        found = exports.get(backend)
-        if found is None:
+    rows: list[tuple[str, str]] = []
+    for backend in ONNX_FILES:
+        comparison = exports.get(backend)
+        if comparison is None:
             continue
-        words = f"scores differ by {found['difference']:.2g} at most"
-        if "overlap" in found:
-            words += f", overlap of the top 10 {found['overlap']:.3f}"
-        if "before" in found:
-            change = found["after"] - found["before"]
-            words += f", {measured.get('measure')} {found['before']:.4f} ({change:+.4f})"
+        words = f"scores differ by {comparison['difference']:.2g} at most"
+        if "overlap" in comparison:
+            words += f", overlap of the top 10 {comparison['overlap']:.3f}"
+        if "before" in comparison:
+            change = comparison["after"] - comparison["before"]
+            words += f", {measured.get('measure')} {comparison['before']:.4f} ({change:+.4f})"
         words += f"; on {measured.get('on')}, {measured.get('queries')} queries"
-        told.append((backend, f"{words}; {found.get('processor')}"))
-    return told
+        rows.append((backend, f"{words}; {comparison.get('processor')}"))
+    return rows

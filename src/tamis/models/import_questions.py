@@ -11,17 +11,17 @@ from tamis.scorers.bi_encoder import pooling_of
 from tamis.scorers.model_manifest import find_model_manifest
 from tamis.scorers.weights import read_config
 
-Unsaid = Literal["kind", "pooling", "words"]
+MissingInformation = Literal["kind", "pooling", "words"]
 
 
-def unsaid(
+def missing_information(
     folder: str | Path,
     *,
     kind: str | None = None,
     pooling: str | None = None,
     words: object | None = None,
-) -> Unsaid | None:
-    """The first thing that neither the folder says nor was given; None where nothing lacks."""
+) -> MissingInformation | None:
+    """The first thing that is neither in the folder nor given; None if nothing is missing."""
     path = Path(folder)
     config = read_config(path)
     if kind is None:
@@ -29,12 +29,12 @@ def unsaid(
             kind = kind_of(path, config)
         except InputError:
             return "kind"
-    note = find_model_manifest(path)
-    if kind == "target-words" and words is None and not (note and note.word_ids):
+    manifest = find_model_manifest(path)
+    if kind == "target-words" and words is None and not (manifest and manifest.word_ids):
         return "words"
     if kind == "bi-encoder" and pooling is None:
         try:
-            pooling_of(path, note)
+            pooling_of(path, manifest)
         except InputError:
             return "pooling"
     return None

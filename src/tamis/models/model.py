@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.manifest import read_manifest
-from tamis.models.model_lookup import ALIGNMENT, LEXICAL, find_model, open_found
+from tamis.models.model_lookup import ALIGNMENT, LEXICAL, find_model, open_model_folder
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.types import Pairs, Scorer
 from tamis.types.pipeline import Scale
@@ -65,7 +65,7 @@ class Model:
         return [Ranked(number, float(scores[number]), texts[number]) for number in order.tolist()]
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """A score a text. Texts that were truncated to fit the model are counted in the log."""
+        """One score per text. Texts that were truncated to fit the model are counted in the log."""
         if not isinstance(query, str):
             raise InputError(
                 f"the query is {_kind(query)}", hint="hand in one string; for many, score each"
@@ -82,7 +82,7 @@ class Model:
         return scores.values
 
     def encode(self, texts: Sequence[str], *, are_queries: bool = False) -> NDArray[np.float32]:
-        """The embeddings of texts, a row each, of length one; only a bi-encoder has them.
+        """The embeddings of texts, one row per text, of length one; only a bi-encoder has them.
 
         `are_queries` matters to a model that encodes queries and documents differently.
         """
@@ -123,7 +123,7 @@ def load_model(
     manifest = read_manifest(Path(name).expanduser())
     if manifest is not None and manifest["kind"] == "sieve":
         raise InputError(f"{name} is a sieve", hint=f"tamis.load_sieve({name!r})")
-    return Model(open_found(find_model(name), threads), name)
+    return Model(open_model_folder(find_model(name), threads), name)
 
 
 def _checked(texts: Sequence[str]) -> list[str]:

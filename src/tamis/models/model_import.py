@@ -12,7 +12,7 @@ from tamis.durable import new_folder
 from tamis.errors import InputError
 from tamis.manifest import NAME
 from tamis.models.base_models import identify
-from tamis.models.smoke_test import tried
+from tamis.models.smoke_test import open_and_test
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import (
@@ -55,27 +55,31 @@ def import_model(
     """
     source, target = Path(folder), Path(out)
     config = read_config(source)
-    which = kind or kind_of(source, config)
-    if which not in KINDS:
-        raise InputError(f"there is no kind {which!r}", hint=f"say {', '.join(KINDS)}")
-    if which == "cross-encoder":
-        note = _cross_encoder(source, config, max_length, scale)
-    elif which == "bi-encoder":
-        note = _bi_encoder(source, max_length, pooling)
+    scorer_kind = kind or kind_of(source, config)
+    if scorer_kind not in KINDS:
+        raise InputError(f"there is no kind {scorer_kind!r}", hint=f"say {', '.join(KINDS)}")
+    if scorer_kind == "cross-encoder":
+        manifest = _cross_encoder(source, config, max_length, scale)
+    elif scorer_kind == "bi-encoder":
+        manifest = _bi_encoder(source, max_length, pooling)
     else:
-        note = _target_words(source, words, template, score, family, max_length)
-    with new_folder(target, force=force) as part:
-        shutil.copytree(source, part, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
-        (part / NAME).unlink(missing_ok=True)
-        tell_others(part, note)
-        write_model_manifest(part, note)
-    return note
+        manifest = _target_words(source, words, template, score, family, max_length)
+    with new_folder(target, force=force) as temporary_folder:
+        shutil.copytree(
+            source, temporary_folder, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True
+        )
+        (temporary_folder / NAME).unlink(missing_ok=True)
+        write_sbert_config(temporary_folder, manifest)
+        write_model_manifest(temporary_folder, manifest)
+    return manifest
 
 
 def kind_of(folder: Path, config: dict[str, Any]) -> Kind:
     """What kind of scorer a folder declares itself to be."""
-    named = config.get("architectures")
-    architecture = str(named[0]) if isinstance(named, list) and named else "nothing"
+    architectures = config.get("architectures")
+    architecture = (
+        str(architectures[0]) if isinstance(architectures, list) and architectures else "nothing"
+    )
     if architecture.endswith("ForSequenceClassification"):
         return "cross-encoder"
     if (pooling_folder(folder) / "config.json").is_file():
@@ -95,7 +99,9 @@ def _cross_encoder(
 ) -> ModelManifest:
     if scale is None and config.get("sentence_transformers", {}).get("activation_fn") == SIGMOID:
         scale = "probability"
-    scorer = tried(lambda: CrossEncoder.open(folder, max_length=max_length, scale=scale), folder)
+    scorer = open_and_test(
+        lambda: CrossEncoder.open(folder, max_length=max_length, scale=scale), folder
+    )
     return ModelManifest(
         "cross-encoder",
         scorer.max_length,
@@ -106,14 +112,16 @@ def _cross_encoder(
 
 
 def _bi_encoder(folder: Path, max_length: int | None, pooling: Pooling | None) -> ModelManifest:
-    scorer = tried(lambda: BiEncoder.open(folder, max_length=max_length, pooling=pooling), folder)
-    note = find_model_manifest(folder)
+    scorer = open_and_test(
+        lambda: BiEncoder.open(folder, max_length=max_length, pooling=pooling), folder
+    )
+    manifest = find_model_manifest(folder)
     return ModelManifest(
         "bi-encoder",
         scorer.max_length,
         "cosine",
         pooling=scorer.pooling,
-        documents=note.documents if note else None,
+        documents=manifest.documents if manifest else None,
         base=identify(folder),
     )
 
@@ -126,7 +134,7 @@ def _target_words(
     family: Family | None,
     max_length: int | None,
 ) -> ModelManifest:
-    scorer = tried(
+    scorer = open_and_test(
         lambda: TargetWords.open(
             folder, words, template=template, score=score, family=family, max_length=max_length
         ),
@@ -146,21 +154,21 @@ def _target_words(
     )
 
 
-def tell_others(folder: Path, note: ModelManifest) -> None:
+def write_sbert_config(folder: Path, manifest: ModelManifest) -> None:
     """Write what sentence-transformers needs to give the same scores from this folder."""
-    if note.scorer == "cross-encoder":
-        name = SIGMOID if note.scale == "probability" and note.outputs == 1 else IDENTITY
+    if manifest.scorer == "cross-encoder":
+        name = SIGMOID if manifest.scale == "probability" and manifest.outputs == 1 else IDENTITY
         config = read_config(folder)
         settings = {**config.get("sentence_transformers", {}), "activation_fn": name}
         _write(folder / "config.json", {**config, "sentence_transformers": settings})
         path = folder / "tokenizer_config.json"
         tokenizer = json_of(path) if path.is_file() else {}
-        _write(path, {**tokenizer, "model_max_length": note.max_length})
-    if note.scorer == "bi-encoder" and not (folder / "modules.json").is_file():
-        _write_modules(folder, note)
+        _write(path, {**tokenizer, "model_max_length": manifest.max_length})
+    if manifest.scorer == "bi-encoder" and not (folder / "modules.json").is_file():
+        _write_modules(folder, manifest)
 
 
-def _write_modules(folder: Path, note: ModelManifest) -> None:
+def _write_modules(folder: Path, manifest: ModelManifest) -> None:
     width = read_config(folder)["hidden_size"]
     types = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
     modules = [
@@ -168,12 +176,12 @@ def _write_modules(folder: Path, note: ModelManifest) -> None:
         for n, (name, path) in enumerate(types)
     ]
     _write(folder / "modules.json", modules)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": note.max_length})
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": manifest.max_length})
     (folder / "1_Pooling").mkdir(exist_ok=True)
     pooling = {
         "word_embedding_dimension": width,
-        "pooling_mode_cls_token": note.pooling == "cls",
-        "pooling_mode_mean_tokens": note.pooling == "mean",
+        "pooling_mode_cls_token": manifest.pooling == "cls",
+        "pooling_mode_mean_tokens": manifest.pooling == "mean",
     }
     _write(folder / "1_Pooling" / "config.json", pooling)
 

@@ -11,10 +11,10 @@ from tamis.durable import folder_exists
 from tamis.errors import InputError, command
 from tamis.manifest import read_manifest
 from tamis.models.base_models import find_base
-from tamis.models.folder import open_scorer, usual_backend
+from tamis.models.folder import default_backend, open_scorer
 from tamis.models.model_import import kind_of
-from tamis.models.scorer_specs import alignment, named
-from tamis.models.smoke_test import tried
+from tamis.models.scorer_specs import alignment, name_scorer
+from tamis.models.smoke_test import open_and_test
 from tamis.pipeline.document_lookup import Documents
 from tamis.scorers._onnx import Backend
 from tamis.scorers.bi_encoder import BiEncoder
@@ -71,9 +71,9 @@ def open_ranker(
         vectors = Path(str(name).removeprefix(ALIGNMENT)).expanduser()
         return Ranker(alignment(vectors, documents), str(name), None)
     folder = find_model(name)
-    chosen = backend or usual_backend(folder)
-    scorer = named(open_found(folder, threads, chosen), name)
-    return Ranker(scorer, str(name), digest(folder, type(scorer).__name__, chosen))
+    chosen_backend = backend or default_backend(folder)
+    scorer = name_scorer(open_model_folder(folder, threads, chosen_backend), name)
+    return Ranker(scorer, str(name), digest(folder, type(scorer).__name__, chosen_backend))
 
 
 def find_model(name: str | Path) -> Path:
@@ -84,10 +84,12 @@ def find_model(name: str | Path) -> Path:
     return find_base(name)
 
 
-def open_found(folder: Path, threads: int | None = None, backend: Backend | None = None) -> Scorer:
+def open_model_folder(
+    folder: Path, threads: int | None = None, backend: Backend | None = None
+) -> Scorer:
     """The scorer in a folder of tamis or of Hugging Face, once it has scored something."""
-    chosen = backend or usual_backend(folder)
-    return tried(lambda: _open(folder, threads, chosen), folder)
+    chosen_backend = backend or default_backend(folder)
+    return open_and_test(lambda: _open(folder, threads, chosen_backend), folder)
 
 
 def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
@@ -97,31 +99,31 @@ def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
     try:
         kind = kind_of(folder, config)
     except InputError as error:
-        raise InputError(str(error), hint=_adopting(folder, "--kind KIND")) from None
+        raise InputError(str(error), hint=_import_hint(folder, "--kind KIND")) from None
     if kind == "cross-encoder":
         return CrossEncoder.open(folder, threads=threads, backend=backend)
     if kind == "bi-encoder":
         return BiEncoder.open(folder, threads=threads, backend=backend)
     raise InputError(
         f"{folder} is a language model that does not say which two words to compare",
-        hint=_adopting(folder, "--target-words true false"),
+        hint=_import_hint(folder, "--target-words true false"),
     )
 
 
-def _adopting(folder: Path, option: str) -> str:
+def _import_hint(folder: Path, option: str) -> str:
     new = f"{folder.resolve().name}-imported"
     return f"use {new} after: {command('import-model', folder, '-o', new, *option.split())}"
 
 
 def digest(folder: Path, *more: str) -> str:
     """A hash of every file in a model folder and of what else decides the scores."""
-    found = xxhash.xxh3_128("\0".join(more).encode())
+    hasher = xxhash.xxh3_128("\0".join(more).encode())
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
-        if path.is_dir() or any(part.startswith((".", "__")) for part in inside.parts):
+        if path.is_dir() or any(name.startswith((".", "__")) for name in inside.parts):
             continue
-        found.update(f"\0{inside}\0{path.stat().st_size}\0".encode())
+        hasher.update(f"\0{inside}\0{path.stat().st_size}\0".encode())
         with path.open("rb") as file:
             while block := file.read(BLOCK):
-                found.update(block)
-    return str(found.hexdigest())
+                hasher.update(block)
+    return str(hasher.hexdigest())

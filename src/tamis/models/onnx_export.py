@@ -14,11 +14,11 @@ from tamis.cores import processor
 from tamis.durable import new_folder
 from tamis.errors import InputError, OutputError, require
 from tamis.manifest import NAME
-from tamis.models.export_sample import Sample, Scored, check_sample, pydocs_sample
+from tamis.models.export_sample import Sample, ScoredSample, check_sample, pydocs_sample
 from tamis.models.folder import open_model, open_scorer
 from tamis.models.onnx_files import write_float, write_int8
-from tamis.models.smoke_test import tried
-from tamis.scorers._onnx import FILES, Backend
+from tamis.models.smoke_test import open_and_test
+from tamis.scorers._onnx import ONNX_FILES, Backend
 from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.model_manifest import ModelManifest, write_model_manifest
@@ -26,7 +26,7 @@ from tamis.scorers.target_words import TargetWords
 from tamis.scorers.weights import weight_files
 from tamis.types import Scorer
 
-ROUNDING = 1e-9
+ROUNDING_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def export(
     tolerance: Tolerance | None = None,
     threads: int | None = None,
     force: bool = False,
-    said: Callable[[str], object] = lambda words: None,
+    log: Callable[[str], object] = lambda words: None,
 ) -> list[Export]:
     """Copy a model folder to `out` with the model in ONNX, and say how each file compares.
 
@@ -85,104 +85,115 @@ def export(
     source, allowed = Path(folder), tolerance or Tolerance()
     require("onnx")
     require("onnxruntime")
-    note = open_model(source)
+    manifest = open_model(source)
     weight_files(source)
-    scorer = tried(lambda: open_scorer(source, threads=threads, backend="torch"), source)
+    scorer = open_and_test(lambda: open_scorer(source, threads=threads, backend="torch"), source)
     check_exportable(scorer, source)
-    given = check_sample(sample, int8 is not False) if sample else pydocs_sample()
-    with new_folder(Path(out), force=force) as part:
+    sample_used = check_sample(sample, int8 is not False) if sample else pydocs_sample()
+    with new_folder(Path(out), force=force) as temporary_folder:
         shutil.copytree(
-            source, part, ignore=shutil.ignore_patterns(".*", NAME, "onnx"), dirs_exist_ok=True
+            source,
+            temporary_folder,
+            ignore=shutil.ignore_patterns(".*", NAME, "onnx"),
+            dirs_exist_ok=True,
         )
-        if note.documents:
-            write_model_manifest(part / note.documents, open_model(source / note.documents))
-        work = _Work(part, note, scorer, given, allowed, threads, said)
-        found = list(work.exports(int8))
-        write_model_manifest(part, _noted(note, found, given))
-    return found
+        if manifest.documents:
+            write_model_manifest(
+                temporary_folder / manifest.documents, open_model(source / manifest.documents)
+            )
+        exporter = _Exporter(temporary_folder, manifest, scorer, sample_used, allowed, threads, log)
+        exports = list(exporter.exports(int8))
+        write_model_manifest(temporary_folder, _add_exports(manifest, exports, sample_used))
+    return exports
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
+class _Exporter:
     """One model being exported into a folder."""
 
     folder: Path
-    note: ModelManifest
+    manifest: ModelManifest
     scorer: Scorer
     sample: Sample
     allowed: Tolerance
     threads: int | None
-    said: Callable[[str], object]
+    log: Callable[[str], object]
 
     def exports(self, int8: bool | None) -> Iterator[Export]:
         """Write the files; those in 8-bit integers only until one is kept."""
-        write_model_manifest(self.folder, self.note)
-        for folder, _ in self.parts():
+        write_model_manifest(self.folder, self.manifest)
+        for folder, _ in self.folders():
             (folder / "onnx").mkdir()
-        self.said(f"scoring {len(self.sample.run.doc):,} documents of {self.sample.name} in torch")
-        model = self.sample.scored(self.scorer)
-        found = self.tried("onnx", model)
-        yield found
-        if found.refused:
-            raise OutputError(f"the float export {found.refused}", hint="please report this model")
+        self.log(f"scoring {len(self.sample.run.doc):,} documents of {self.sample.name} in torch")
+        torch_scores = self.sample.score_with(self.scorer)
+        export = self.write_and_compare("onnx", torch_scores)
+        yield export
+        if export.refused:
+            raise OutputError(f"the float export {export.refused}", hint="please report this model")
         if int8 is False:
             return
-        found = self.tried("onnx-int8", model)
-        yield found
-        if found.refused and int8:
+        export = self.write_and_compare("onnx-int8", torch_scores)
+        yield export
+        if export.refused and int8:
             raise OutputError(
-                f"the 8-bit export {found.refused}",
+                f"the 8-bit export {export.refused}",
                 hint="leave it out (--no-int8), or allow more (--min-overlap, --max-drop)",
             )
 
-    def tried(self, backend: Backend, model: Scored) -> Export:
+    def write_and_compare(self, backend: Backend, torch_scores: ScoredSample) -> Export:
         """Write one file, compare it, and remove it where it ranks otherwise."""
-        self.said(f"{backend}: writing and comparing")
-        files = [folder / FILES[backend] for folder, _ in self.parts()]
-        for path, (folder, scorer) in zip(files, self.parts(), strict=True):
+        self.log(f"{backend}: writing and comparing")
+        files = [folder / ONNX_FILES[backend] for folder, _ in self.folders()]
+        for path, (folder, scorer) in zip(files, self.folders(), strict=True):
             if backend == "onnx":
                 write_float(path, scorer, folder)
             else:
-                write_int8(path, folder / FILES["onnx"], self.note.scorer)
-        opened = open_scorer(self.folder, threads=self.threads, backend=backend)
+                write_int8(path, folder / ONNX_FILES["onnx"], self.manifest.scorer)
+        scorer_opened = open_scorer(self.folder, threads=self.threads, backend=backend)
         size = sum(path.stat().st_size for path in files) / 1e6
-        found = compared(backend, size, model, self.sample.scored(opened), self.allowed)
-        if found.refused:
+        export = compare(
+            backend, size, torch_scores, self.sample.score_with(scorer_opened), self.allowed
+        )
+        if export.refused:
             for path in files:
                 path.unlink()
-        return found
+        return export
 
-    def parts(self) -> list[tuple[Path, Scorer]]:
+    def folders(self) -> list[tuple[Path, Scorer]]:
         """The folder and its model; also that of documents, where there is one."""
-        found: list[tuple[Path, Scorer]] = [(self.folder, self.scorer)]
-        if self.note.documents and isinstance(self.scorer, BiEncoder) and self.scorer.documents:
-            found.append((self.folder / self.note.documents, self.scorer.documents))
-        return found
+        model_folders: list[tuple[Path, Scorer]] = [(self.folder, self.scorer)]
+        if self.manifest.documents and isinstance(self.scorer, BiEncoder) and self.scorer.documents:
+            model_folders.append((self.folder / self.manifest.documents, self.scorer.documents))
+        return model_folders
 
 
-def compared(
-    backend: Backend, size: float, model: Scored, other: Scored, allowed: Tolerance
+def compare(
+    backend: Backend,
+    size: float,
+    torch_scores: ScoredSample,
+    export_scores: ScoredSample,
+    allowed: Tolerance,
 ) -> Export:
     """An export's scores beside the model's; its files have so many megabytes."""
-    found = Export(
+    export = Export(
         backend,
         size,
-        len(model.run),
-        float(np.abs(model.scores - other.scores).max(initial=0)),
-        model.overlap(other),
-        model.value,
-        other.value,
-        other.speed / model.speed,
+        len(torch_scores.run),
+        float(np.abs(torch_scores.scores - export_scores.scores).max(initial=0)),
+        torch_scores.overlap(export_scores),
+        torch_scores.value,
+        export_scores.value,
+        export_scores.speed / torch_scores.speed,
         processor(),
     )
-    return replace(found, refused=reason_to_refuse(found, allowed))
+    return replace(export, refused=reason_to_refuse(export, allowed))
 
 
 def reason_to_refuse(export: Export, allowed: Tolerance) -> str:
     """Why an export is too far from its model; empty where it is not.
 
-    >>> one = Export("onnx-int8", 9.0, 30, 0.5, 0.85, 0.6, 0.6, 2.0, "AMD EPYC (AVX2)")
-    >>> reason_to_refuse(one, Tolerance())
+    >>> int8 = Export("onnx-int8", 9.0, 30, 0.5, 0.85, 0.6, 0.6, 2.0, "AMD EPYC (AVX2)")
+    >>> reason_to_refuse(int8, Tolerance())
     'shares 0.850 of the top 10 with float (0.9 is needed), in a sample of 30 queries'
     """
     if export.backend == "onnx":
@@ -190,13 +201,13 @@ def reason_to_refuse(export: Export, allowed: Tolerance) -> str:
             return ""
         return f"differs by {export.difference:.2g} in a score; {allowed.difference:g} is allowed"
     reasons = []
-    if export.overlap is not None and export.overlap < allowed.overlap - ROUNDING:
+    if export.overlap is not None and export.overlap < allowed.overlap - ROUNDING_TOLERANCE:
         reasons.append(
             f"shares {export.overlap:.3f} of the top 10 with float ({allowed.overlap:g} is needed)"
         )
     if export.before is not None and export.after is not None:
         drop = export.before - export.after
-        if drop > allowed.drop + ROUNDING:
+        if drop > allowed.drop + ROUNDING_TOLERANCE:
             reasons.append(
                 f"lowers the measure from {export.before:.4f} to {export.after:.4f} "
                 f"(by {allowed.drop:g} at most is allowed)"
@@ -206,7 +217,7 @@ def reason_to_refuse(export: Export, allowed: Tolerance) -> str:
 
 def check_exportable(scorer: Scorer, folder: Path) -> None:
     """Refuse a model that only transformers can run, or whose score needs every word."""
-    if isinstance(scorer, TargetWords) and not isinstance(scorer.writer, T5):
+    if isinstance(scorer, TargetWords) and not isinstance(scorer.language_model, T5):
         raise InputError(
             f"{folder} is a {scorer.family} language model, which tamis cannot export",
             hint="cross-encoders, bi-encoders and T5 can be exported",
@@ -218,16 +229,18 @@ def check_exportable(scorer: Scorer, folder: Path) -> None:
         )
 
 
-def _noted(note: ModelManifest, found: list[Export], sample: Sample) -> ModelManifest:
-    """The note with what was kept and how it compares."""
-    kept = {each.backend: _facts(each) for each in found if not each.refused}
+def _add_exports(manifest: ModelManifest, exports: list[Export], sample: Sample) -> ModelManifest:
+    """The manifest with the accepted exports and how they compare."""
+    accepted = {export.backend: _facts(export) for export in exports if not export.refused}
     measured = {
         "on": sample.name,
         "queries": len(sample.run),
         "documents": len(sample.run.doc),
         "measure": sample.measure,
     }
-    return replace(note, facts={**note.facts, "exports": {**kept, "measured": measured}})
+    return replace(
+        manifest, facts={**manifest.facts, "exports": {**accepted, "measured": measured}}
+    )
 
 
 def _facts(export: Export) -> dict[str, Any]:

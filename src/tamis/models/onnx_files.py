@@ -1,6 +1,6 @@
 """The ONNX files of a model: traced by torch in float, and put into 8-bit integers by ONNX Runtime.
 
-Whether a file ranks as the model does is for `exporting` to say.
+Whether a file ranks as the model does is for `onnx_export` to say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import Kind
-from tamis.scorers.target_words import LONGEST_T5, TargetWords, quiet_transformers
+from tamis.scorers.target_words import MAX_T5_TOKENS, TargetWords, quiet_transformers
 from tamis.scorers.weights import Tensor, read_config
 from tamis.types import Scorer
 
@@ -36,18 +36,18 @@ def write_float(path: Path, scorer: Scorer, folder: Path) -> None:
         model = _load("AutoModel", folder, add_pooling_layer=False)
         facts = {"scorer": "bi-encoder", "longest": str(scorer.model.longest)}
         _trace(path, model, _first_output(model), _bert_inputs(folder), "last_hidden_state", facts)
-    elif isinstance(scorer, TargetWords) and isinstance(scorer.writer, T5):
+    elif isinstance(scorer, TargetWords) and isinstance(scorer.language_model, T5):
         model = _load("AutoModelForSeq2SeqLM", folder)
         words = " ".join(map(str, scorer.ids))
-        facts = {"scorer": "target-words", "longest": str(LONGEST_T5), "words": words}
-        forward = _first_step(model, scorer.writer, scorer.ids)
+        facts = {"scorer": "target-words", "longest": str(MAX_T5_TOKENS), "words": words}
+        forward = _first_step(model, scorer.language_model, scorer.ids)
         _trace(path, model, forward, ["input_ids", "attention_mask"], "logits", facts)
     else:
         raise InputError(f"a {type(scorer).__name__} cannot be exported")
 
 
 def write_int8(path: Path, float_path: Path, kind: Kind) -> None:
-    """Write a float file with its layers' matrix products in 8-bit integers, a scale a column.
+    """Write a float file with its layers' matrix products in 8-bit integers, one scale per column.
 
     BERT's weights have 7 of the 8 bits: a processor without VNNI adds pairs of products in 16 bits,
     which 8 would overflow. T5's are unsigned, which cannot overflow, and what leaves its
@@ -95,13 +95,13 @@ def _first_output(model: Any) -> Callable[..., Tensor]:
     return lambda *inputs: run(*inputs, return_dict=False)[0]
 
 
-def _first_step(model: Any, writer: T5, ids: tuple[int, int]) -> Callable[..., Tensor]:
+def _first_step(model: Any, t5: T5, ids: tuple[int, int]) -> Callable[..., Tensor]:
     """The encoder, one decoder step, and the logits of two words."""
-    rows = (writer.output[list(ids)] * writer.output_scale).T
+    rows = (t5.output[list(ids)] * t5.output_scale).T
 
     def forward(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         texts = model.encoder(input_ids, attention_mask, return_dict=False)[0]
-        start = require("torch").full_like(input_ids[:, :1], writer.start)
+        start = require("torch").full_like(input_ids[:, :1], t5.start_token)
         states = model.decoder(
             start, encoder_hidden_states=texts, encoder_attention_mask=attention_mask,
             use_cache=False, return_dict=False,

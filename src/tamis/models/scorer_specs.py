@@ -28,7 +28,7 @@ from tamis.types.pipeline import SPEC_VERSION, Scale
 
 MODELS = (CrossEncoder, BiEncoder, TargetWords)
 Model = TypeVar("Model", CrossEncoder, BiEncoder, TargetWords)
-Found = TypeVar("Found", bound=Scorer)
+AnyScorer = TypeVar("AnyScorer", bound=Scorer)
 
 
 CHOICES: Mapping[str, Any] = {
@@ -40,7 +40,7 @@ CHOICES: Mapping[str, Any] = {
 """What settings of a model may be."""
 
 
-def named(scorer: Found, reference: str | Path) -> Found:
+def name_scorer(scorer: AnyScorer, reference: str | Path) -> AnyScorer:
     """The same scorer, whose spec names it by the package or hub id it was found by.
 
     A folder stays a path.
@@ -49,7 +49,7 @@ def named(scorer: Found, reference: str | Path) -> Found:
         return scorer
     if scorer.origin is None:
         return scorer
-    return cast(Found, replace(scorer, origin=scorer.origin.named(str(reference))))
+    return cast(AnyScorer, replace(scorer, origin=scorer.origin.with_name(str(reference))))
 
 
 def open_cross_encoder(values: Spec, opening: Opening) -> CrossEncoder:
@@ -75,18 +75,18 @@ def _open(
     model: type[Model], values: Spec, opening: Opening, settings: Mapping[str, Types]
 ) -> Model:
     place = "name" if "name" in values else "path"
-    what = f"a {model.__name__}"
-    check_keys(what, values, {place: str, "backend": str, "weights": dict, "settings": dict})
-    check_keys(f"the settings of {what}", values["settings"], {}, settings)
+    description = f"a {model.__name__}"
+    check_keys(description, values, {place: str, "backend": str, "weights": dict, "settings": dict})
+    check_keys(f"the settings of {description}", values["settings"], {}, settings)
     check_choice("the back end", values["backend"], get_args(Backend))
     for name in CHOICES.keys() & values["settings"].keys():
         check_choice(name, values["settings"][name], get_args(CHOICES[name]))
     folder = find_base(values["name"]) if place == "name" else opening.path(values["path"])
     _check_weights(folder, files_read(folder, values["backend"]), values["weights"])
-    opened = model.open(
+    scorer = model.open(
         folder, threads=opening.threads, backend=values["backend"], **values["settings"]
     )
-    return named(opened, values["name"]) if place == "name" else opened
+    return name_scorer(scorer, values["name"]) if place == "name" else scorer
 
 
 def _check_weights(place: Path, files: Mapping[str, Path], expected: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Trying a model out before it is used: a folder may open and still not score."""
+"""Try a model before it is used: a folder may open and still not score."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ import numpy as np
 from tamis.errors import InputError
 from tamis.types import Pairs, Scorer
 
-WORDS = 5000
-"""How long a text is with which every position of a model is tried."""
-Kind = TypeVar("Kind", bound=Scorer)
-BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError)
+LONG_TEXT_WORDS = 5000
+"""Long enough to reach every position of a model."""
+AnyScorer = TypeVar("AnyScorer", bound=Scorer)
+MISMATCH_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError)
 """What a model raises whose config, tokenizer and weights do not fit together."""
 
 
-def tried(open_it: Callable[[], Kind], folder: Path) -> Kind:
+def open_and_test(open_it: Callable[[], AnyScorer], folder: Path) -> AnyScorer:
     """The scorer that `open_it` opens, once it has scored a short text and a long one."""
-    pairs = Pairs(["a sieve"], ["a", "a sieve " * WORDS], np.array([[0, 0], [0, 1]], np.int32))
+    pairs = Pairs(
+        ["a sieve"], ["a", "a sieve " * LONG_TEXT_WORDS], np.array([[0, 0], [0, 1]], np.int32)
+    )
     try:
         scorer = open_it()
         values = scorer.score(pairs).values
-    except BROKEN as error:
+    except MISMATCH_ERRORS as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}"
         raise InputError(
             f"{folder} cannot score: its config.json, tokenizer and weights do not fit together "

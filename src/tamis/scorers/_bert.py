@@ -2,7 +2,7 @@
 
 Every layer multiplies all tokens of a batch at once; only attention looks at one sequence at a
 time, and sequences of the same length share a call. Where only the first token is wanted, the last
-layer has one query row a sequence and needs no keys or values of its own: with k = W x,
+layer has one query row per sequence and needs no keys or values of its own: with k = W x,
 q·k = (qᵀW)·x, and what is attended to is projected after it is summed. That is exact.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
-from tamis.scorers._dropout import NONE, Dropout
+from tamis.scorers._dropout import NO_DROPOUT, Dropout
 from tamis.scorers.batches import groups
 from tamis.scorers.weights import Loaded, Tensor, take
 
@@ -44,37 +44,37 @@ class Norm:
 class Layer:
     """One layer: attention and feed-forward, each followed by a normalisation."""
 
-    mixed: Linear
-    joined: Linear
-    after_attention: Norm
-    wide: Linear
-    narrow: Linear
-    after_feed: Norm
+    qkv: Linear
+    attn_out: Linear
+    attn_norm: Norm
+    intermediate: Linear
+    output: Linear
+    output_norm: Norm
 
 
 @dataclass(frozen=True, eq=False)
 class Bert:
     """The body of a BERT-like model, ready to run."""
 
-    words: Tensor
-    places: Tensor
-    start: Norm
+    word_emb: Tensor
+    position_emb: Tensor
+    embedding_norm: Norm
     layers: tuple[Layer, ...]
     heads: int
     epsilon: float
     activation: Any
-    first_place: int
-    dropout: Dropout = NONE
+    first_position: int
+    dropout: Dropout = NO_DROPOUT
 
     @property
     def longest(self) -> int:
         """How many tokens a sequence may have."""
-        return int(self.places.shape[1]) - self.first_place
+        return int(self.position_emb.shape[1]) - self.first_position
 
     def first_tokens(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
         """The last layer's vector of every sequence's first token."""
         states, lengths = self._run(self.layers[:-1], sequences, segments)
-        return self._folded(self.layers[-1], states, lengths)
+        return self._last_layer(self.layers[-1], states, lengths)
 
     def all_tokens(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
         """The last layer's vectors of all tokens, sequence after sequence."""
@@ -87,78 +87,80 @@ class Bert:
         segments: Sequence[TokenIds],
     ) -> tuple[Tensor, list[tuple[int, int]]]:
         lengths = groups([len(sequence) for sequence in sequences])
-        states = self._embedded(sequences, segments)
+        states = self._embed(sequences, segments)
         for layer in layers:
             states = self._layer(layer, states, lengths)
         return states, lengths
 
-    def _embedded(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
+    def _embed(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
         torch = require("torch")
         ids = torch.from_numpy(np.concatenate(sequences).astype(np.int64))
-        places = np.concatenate([np.arange(len(sequence)) for sequence in sequences])
-        cells = np.concatenate(segments) * np.int64(self.places.shape[1]) + places
-        states = rows(self.words, ids)
-        cell = torch.from_numpy(cells + self.first_place).to(self.places.device)
-        states += self.places.flatten(0, 1).index_select(0, cell)
-        return self.dropout.states(self._norm(self.start, states))
+        positions = np.concatenate([np.arange(len(sequence)) for sequence in sequences])
+        cells = np.concatenate(segments) * np.int64(self.position_emb.shape[1]) + positions
+        states = rows(self.word_emb, ids)
+        cell = torch.from_numpy(cells + self.first_position).to(self.position_emb.device)
+        states += self.position_emb.flatten(0, 1).index_select(0, cell)
+        return self.dropout.states(self._norm(self.embedding_norm, states))
 
     def _layer(self, layer: Layer, states: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
         linear = require("torch").nn.functional.linear
-        seen = self._attention(linear(states, layer.mixed.weight, layer.mixed.bias), lengths)
-        joined = self.dropout.states(linear(seen, layer.joined.weight, layer.joined.bias))
-        states = joined.add_(states)
-        return self._feed(layer, self._norm(layer.after_attention, states))
+        attended = self._attention(linear(states, layer.qkv.weight, layer.qkv.bias), lengths)
+        projected = self.dropout.states(
+            linear(attended, layer.attn_out.weight, layer.attn_out.bias)
+        )
+        states = projected.add_(states)
+        return self._feed(layer, self._norm(layer.attn_norm, states))
 
     def _feed(self, layer: Layer, states: Tensor) -> Tensor:
         linear = require("torch").nn.functional.linear
-        wide = self.activation(linear(states, layer.wide.weight, layer.wide.bias))
-        narrow = self.dropout.states(linear(wide, layer.narrow.weight, layer.narrow.bias))
-        return self._norm(layer.after_feed, narrow.add_(states))
+        inner = self.activation(linear(states, layer.intermediate.weight, layer.intermediate.bias))
+        projected = self.dropout.states(linear(inner, layer.output.weight, layer.output.bias))
+        return self._norm(layer.output_norm, projected.add_(states))
 
-    def _attention(self, mixed: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
-        seen = []
-        for (count, length), part in zip(lengths, split(mixed, lengths), strict=True):
-            parts = part.view(count, length, 3, self.heads, -1)
-            query, key, value = parts.permute(2, 0, 3, 1, 4)
-            out = attend(query, key, value, None, self.dropout)
-            seen.append(out.transpose(1, 2).reshape(count * length, -1))
-        return require("torch").cat(seen)
+    def _attention(self, qkv: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
+        outputs = []
+        for (count, length), rows in zip(lengths, split(qkv, lengths), strict=True):
+            heads = rows.view(count, length, 3, self.heads, -1)
+            query, key, value = heads.permute(2, 0, 3, 1, 4)
+            output = attend(query, key, value, None, self.dropout)
+            outputs.append(output.transpose(1, 2).reshape(count * length, -1))
+        return require("torch").cat(outputs)
 
-    def _folded(self, layer: Layer, states: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
+    def _last_layer(self, layer: Layer, states: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
         torch = require("torch")
         hidden = states.shape[1]
         size = hidden // self.heads
-        query_weight, key_weight, value_weight = layer.mixed.weight.view(3, hidden, hidden)
-        query_bias, _, value_bias = layer.mixed.bias.view(3, hidden)
+        query_weight, key_weight, value_weight = layer.qkv.weight.view(3, hidden, hidden)
+        query_bias, _, value_bias = layer.qkv.bias.view(3, hidden)
         firsts = states.index_select(0, torch.tensor(_starts(lengths), device=states.device))
-        asked = torch.nn.functional.linear(firsts, query_weight, query_bias) * size**-0.5
-        asked = torch.einsum(
+        queries = torch.nn.functional.linear(firsts, query_weight, query_bias) * size**-0.5
+        queries = torch.einsum(
             "bhd,hdx->bhx",
-            asked.view(-1, self.heads, size),
+            queries.view(-1, self.heads, size),
             key_weight.view(self.heads, size, hidden),
         )
-        mean = folded_mean(asked, states, lengths, self.dropout)
-        seen = torch.einsum("bhx,hdx->bhd", mean, value_weight.view(self.heads, size, hidden))
-        seen = seen.reshape(-1, hidden) + value_bias
-        joined = torch.nn.functional.linear(seen, layer.joined.weight, layer.joined.bias)
-        joined = self.dropout.states(joined)
-        return self._feed(layer, self._norm(layer.after_attention, joined + firsts))
+        mean = folded_mean(queries, states, lengths, self.dropout)
+        attended = torch.einsum("bhx,hdx->bhd", mean, value_weight.view(self.heads, size, hidden))
+        attended = attended.reshape(-1, hidden) + value_bias
+        projected = torch.nn.functional.linear(attended, layer.attn_out.weight, layer.attn_out.bias)
+        projected = self.dropout.states(projected)
+        return self._feed(layer, self._norm(layer.attn_norm, projected + firsts))
 
     def _norm(self, norm: Norm, states: Tensor) -> Tensor:
         function = require("torch").nn.functional.layer_norm
         return function(states, (states.shape[1],), norm.weight, norm.bias, self.epsilon)
 
 
-def rows(words: Tensor, ids: Tensor) -> Tensor:
+def rows(embedding: Tensor, ids: Tensor) -> Tensor:
     """The rows of an embedding; a gradient names only the rows that were used."""
     function = require("torch").nn.functional.embedding
-    return function(ids.to(words.device), words, sparse=True)
+    return function(ids.to(embedding.device), embedding, sparse=True)
 
 
 def split(rows: Tensor, lengths: list[tuple[int, int]]) -> Sequence[Tensor]:
     """The rows of each group of sequences."""
-    parts: Sequence[Tensor] = rows.split([count * length for count, length in lengths])
-    return parts
+    groups_of_rows: Sequence[Tensor] = rows.split([count * length for count, length in lengths])
+    return groups_of_rows
 
 
 def attend(
@@ -180,31 +182,31 @@ def attend(
 
 
 def folded_mean(
-    asked: Tensor, states: Tensor, lengths: list[tuple[int, int]], dropout: Dropout = NONE
+    queries: Tensor, states: Tensor, lengths: list[tuple[int, int]], dropout: Dropout = NO_DROPOUT
 ) -> Tensor:
     """The states of each sequence, averaged by how well they answer each head's question."""
     torch = require("torch")
     means = []
-    questions = asked.split([count for count, _ in lengths])
-    for question, part, (count, length) in zip(
-        questions, split(states, lengths), lengths, strict=True
+    query_groups = queries.split([count for count, _ in lengths])
+    for query, group, (count, length) in zip(
+        query_groups, split(states, lengths), lengths, strict=True
     ):
-        texts = part.view(count, length, -1)
-        weights = torch.bmm(question, texts.transpose(1, 2)).softmax(-1)
+        texts = group.view(count, length, -1)
+        weights = torch.bmm(query, texts.transpose(1, 2)).softmax(-1)
         means.append(torch.bmm(dropout.weights(weights), texts))
     return torch.cat(means)
 
 
 def _starts(lengths: list[tuple[int, int]]) -> list[int]:
     starts: list[int] = []
-    place = 0
+    position = 0
     for count, length in lengths:
-        starts.extend(range(place, place + count * length, length))
-        place += count * length
+        starts.extend(range(position, position + count * length, length))
+        position += count * length
     return starts
 
 
-def build(loaded: Loaded, dropout: Dropout = NONE) -> Bert:
+def build(loaded: Loaded, dropout: Dropout = NO_DROPOUT) -> Bert:
     """The body of a BERT-like model from its folder."""
     config, weights, folder = loaded.config, loaded.weights, loaded.folder
     family = config["model_type"]
@@ -215,43 +217,43 @@ def build(loaded: Loaded, dropout: Dropout = NONE) -> Bert:
         )
     if config.get("position_embedding_type", "absolute") != "absolute":
         raise InputError(f"{folder} has positions that are relative", hint="use absolute positions")
-    ends = "embeddings.word_embeddings.weight"
-    prefix = next((name.removesuffix(ends) for name in weights if name.endswith(ends)), "")
-    part = {name.removeprefix(prefix): value for name, value in weights.items()}
+    suffix = "embeddings.word_embeddings.weight"
+    prefix = next((name.removesuffix(suffix) for name in weights if name.endswith(suffix)), "")
+    by_name = {name.removeprefix(prefix): value for name, value in weights.items()}
 
     def norm(name: str) -> Norm:
-        return Norm(take(part, f"{name}.weight", folder), take(part, f"{name}.bias", folder))
+        return Norm(take(by_name, f"{name}.weight", folder), take(by_name, f"{name}.bias", folder))
 
     def linear(*names: str) -> Linear:
         torch = require("torch")
         return Linear(
-            torch.cat([take(part, f"{name}.weight", folder) for name in names]),
-            torch.cat([take(part, f"{name}.bias", folder) for name in names]),
+            torch.cat([take(by_name, f"{name}.weight", folder) for name in names]),
+            torch.cat([take(by_name, f"{name}.bias", folder) for name in names]),
         )
 
     def layer(number: int) -> Layer:
-        here = f"encoder.layer.{number}."
-        inner = [f"{here}attention.self.{name}" for name in ("query", "key", "value")]
+        prefix_of_layer = f"encoder.layer.{number}."
+        inner = [f"{prefix_of_layer}attention.self.{name}" for name in ("query", "key", "value")]
         return Layer(
             linear(*inner),
-            linear(f"{here}attention.output.dense"),
-            norm(f"{here}attention.output.LayerNorm"),
-            linear(f"{here}intermediate.dense"),
-            linear(f"{here}output.dense"),
-            norm(f"{here}output.LayerNorm"),
+            linear(f"{prefix_of_layer}attention.output.dense"),
+            norm(f"{prefix_of_layer}attention.output.LayerNorm"),
+            linear(f"{prefix_of_layer}intermediate.dense"),
+            linear(f"{prefix_of_layer}output.dense"),
+            norm(f"{prefix_of_layer}output.LayerNorm"),
         )
 
-    segments = take(part, "embeddings.token_type_embeddings.weight", folder)
-    places = take(part, "embeddings.position_embeddings.weight", folder)
+    segments = take(by_name, "embeddings.token_type_embeddings.weight", folder)
+    positions = take(by_name, "embeddings.position_embeddings.weight", folder)
     return Bert(
-        words=take(part, ends, folder),
-        places=segments[:, None, :] + places[None, :, :],
-        start=norm("embeddings.LayerNorm"),
+        word_emb=take(by_name, suffix, folder),
+        position_emb=segments[:, None, :] + positions[None, :, :],
+        embedding_norm=norm("embeddings.LayerNorm"),
         layers=tuple(layer(number) for number in range(config["num_hidden_layers"])),
         heads=config["num_attention_heads"],
         epsilon=config.get("layer_norm_eps", 1e-12),
         activation=activation(config.get("hidden_act", "gelu"), folder),
-        first_place=0 if family == "bert" else config.get("pad_token_id", 1) + 1,
+        first_position=0 if family == "bert" else config.get("pad_token_id", 1) + 1,
         dropout=dropout,
     )
 

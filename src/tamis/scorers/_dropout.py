@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tamis.errors import require
 from tamis.scorers.weights import Tensor
 
-STEPS = 1 << 16
+SHARE_STEPS = 1 << 16
 """A share is rounded to one in so many: two random bytes decide about a value."""
 
 
@@ -25,14 +25,14 @@ class Dropout:
 
     def states(self, values: Tensor) -> Tensor:
         """The states, some of them zero and the others larger."""
-        return _dropped(values, self.hidden, self.generator)
+        return _drop(values, self.hidden, self.generator)
 
     def weights(self, values: Tensor) -> Tensor:
         """The attention weights, some of them zero and the others larger."""
-        return _dropped(values, self.attention, self.generator)
+        return _drop(values, self.attention, self.generator)
 
 
-NONE = Dropout()
+NO_DROPOUT = Dropout()
 
 
 def generator_of(seed: int, device: Any) -> Any:
@@ -42,21 +42,23 @@ def generator_of(seed: int, device: Any) -> Any:
     return require("torch").Generator(device).manual_seed(seed)
 
 
-def _dropped(values: Tensor, share: float, generator: Any) -> Tensor:
+def _drop(values: Tensor, share: float, generator: Any) -> Tensor:
     if not share:
         return values
     torch = require("torch")
     if isinstance(generator, np.random.Generator):
         factors = torch.from_numpy(_factors(values.numel(), share, generator))
         return values * factors.view(values.shape)
-    kept = torch.empty_like(values).bernoulli_(1 - share, generator=generator)
-    return values * kept.div_(1 - share)
+    mask = torch.empty_like(values).bernoulli_(1 - share, generator=generator)
+    return values * mask.div_(1 - share)
 
 
 def _factors(count: int, share: float, generator: np.random.Generator) -> NDArray[np.float32]:
     """Zero for about this share of so many values, and for the others what keeps their mean."""
     words = generator.integers(0, 2**64 - 1, -(-count // 4), np.uint64, endpoint=True)
-    lowest = round(share * STEPS)
-    kept = words.view(np.uint16)[:count] >= lowest
-    factors: NDArray[np.float32] = np.multiply(kept, STEPS / (STEPS - lowest), dtype=np.float32)
+    lowest = round(share * SHARE_STEPS)
+    is_kept = words.view(np.uint16)[:count] >= lowest
+    factors: NDArray[np.float32] = np.multiply(
+        is_kept, SHARE_STEPS / (SHARE_STEPS - lowest), dtype=np.float32
+    )
     return factors

@@ -2,7 +2,7 @@
 
 A query's words are taken sixteen at a time, so that memory does not grow with its length, and the
 cosines of a text's word with all of them lie together: the best so far is kept by a few vector
-instructions a word.
+instructions per word.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from tamis._jit import jit, jit_with
 
-LANES = 16
-"""So many words of a query are dealt with at a time."""
-HALF = 8
+WORDS_PER_STEP = 16
+HALF_STEP = 8
 """A short query leaves the second half of the lanes out."""
 
 Ints = NDArray[np.int32]
@@ -36,13 +35,19 @@ def dot(units: Floats, a: Number, b: Number) -> Any:
 
 @jit
 def fill_near(
-    units: Floats, row: Ints, asked: Ints, first: Number, size: Number, word: Number, near: Floats
+    units: Floats,
+    row: Ints,
+    query_words: Ints,
+    first: Number,
+    size: Number,
+    word: Number,
+    near: Floats,
 ) -> None:
     """How near a word is to each of `size` query words: 1 to itself, and never more."""
-    for i in range(LANES):
+    for i in range(WORDS_PER_STEP):
         near[i] = 0
     for i in range(size):
-        other = asked[first + i]
+        other = query_words[first + i]
         if other == word:
             near[i] = 1
         elif row[word] > 0 and row[other] > 0:
@@ -52,10 +57,10 @@ def fill_near(
 @jit
 def keep_best(near: Floats, place: Number, lanes: Number, best: Floats) -> None:
     """Raise the best of each query word to what one word of the text offers."""
-    for i in range(HALF):
+    for i in range(HALF_STEP):
         best[i] = max(best[i], near[place, i])
-    if lanes > HALF:
-        for i in range(HALF, LANES):
+    if lanes > HALF_STEP:
+        for i in range(HALF_STEP, WORDS_PER_STEP):
             best[i] = max(best[i], near[place, i])
 
 
@@ -63,7 +68,7 @@ def keep_best(near: Floats, place: Number, lanes: Number, best: Floats) -> None:
 def add_words(
     units: Floats,
     row: Ints,
-    asked: Ints,
+    query_words: Ints,
     weights: Floats,
     first: Number,
     size: Number,
@@ -73,15 +78,15 @@ def add_words(
     start: Number,
     end: Number,
     stamp: Number,
-    seen: Ints,
+    last_use: Ints,
     near: Floats,
     values: NDArray[np.float64],
 ) -> None:
     """Add what `size` words of a query bring to its pairs from `start` to `end`.
 
-    `seen` holds for each word the stamp under which it was last met and its row in `near`.
+    `last_use` holds for each word the stamp under which it was last met and its row in `near`.
     """
-    best = np.empty(LANES, np.float32)
+    best = np.empty(WORDS_PER_STEP, np.float32)
     count = 0
     for pair in range(start, end):
         text = index[pair, 1]
@@ -90,11 +95,11 @@ def add_words(
         best[:] = -1
         for i in range(offsets[text], offsets[text + 1]):
             word = words[i]
-            if seen[word, 0] != stamp:
-                seen[word, 0], seen[word, 1] = stamp, count
-                fill_near(units, row, asked, first, size, word, near[count])
+            if last_use[word, 0] != stamp:
+                last_use[word, 0], last_use[word, 1] = stamp, count
+                fill_near(units, row, query_words, first, size, word, near[count])
                 count += 1
-            keep_best(near, seen[word, 1], size, best)
+            keep_best(near, last_use[word, 1], size, best)
         for i in range(size):
             values[pair] += np.float64(weights[first + i]) * np.float64(best[i])
 
@@ -103,13 +108,13 @@ def add_words(
 def nearest_sums(
     units: Floats,
     row: Ints,
-    asked: Ints,
+    query_words: Ints,
     weights: Floats,
-    asked_offsets: Longs,
+    query_offsets: Longs,
     words: Ints,
     offsets: Longs,
     index: Ints,
-    seen: Ints,
+    last_use: Ints,
     near: Floats,
     values: NDArray[np.float64],
 ) -> None:
@@ -120,11 +125,11 @@ def nearest_sums(
         end = start
         while end < len(index) and index[end, 0] == query:
             end += 1
-        for first in range(asked_offsets[query], asked_offsets[query + 1], LANES):
-            size = min(LANES, asked_offsets[query + 1] - first)
+        for first in range(query_offsets[query], query_offsets[query + 1], WORDS_PER_STEP):
+            size = min(WORDS_PER_STEP, query_offsets[query + 1] - first)
             stamp += 1
             add_words(
-                units, row, asked, weights, first, size, words, offsets, index,
-                start, end, stamp, seen, near, values,
+                units, row, query_words, weights, first, size, words, offsets, index,
+                start, end, stamp, last_use, near, values,
             )  # fmt: skip
         start = end

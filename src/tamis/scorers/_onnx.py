@@ -1,6 +1,6 @@
-"""Exported models in ONNX Runtime: sequences padded to a rectangle, a batch a thread, no torch.
+"""Exported models in ONNX Runtime: sequences padded to a rectangle, one batch per thread, no torch.
 
-Which thread runs which batch is left to `batching`, so a session uses one thread. ONNX Runtime's
+Which thread runs which batch is left to `batches`, so a session uses one thread. ONNX Runtime's
 own fusion of addition and normalisation is switched off: 8-bit files take 7% longer with it.
 """
 
@@ -21,9 +21,12 @@ from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weight_digests import check_weights
 
 Backend = Literal["torch", "onnx", "onnx-int8"]
-FILES: Mapping[Backend, str] = {"onnx": "onnx/model.onnx", "onnx-int8": "onnx/model_qint8.onnx"}
+ONNX_FILES: Mapping[Backend, str] = {
+    "onnx": "onnx/model.onnx",
+    "onnx-int8": "onnx/model_qint8.onnx",
+}
 """Where sentence-transformers looks, too."""
-UNFUSED = ["SkipLayerNormFusion", "BiasSkipLayerNormFusion"]
+DISABLED_FUSIONS = ["SkipLayerNormFusion", "BiasSkipLayerNormFusion"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +40,10 @@ class Session:
     @classmethod
     def open(cls, folder: Path, backend: Backend, kind: Kind) -> Session:
         """The export of a folder that this back end runs."""
-        path = folder / FILES[backend]
+        path = folder / ONNX_FILES[backend]
         if not path.is_file():
             raise InputError(
-                f"{folder} has no {FILES[backend]}",
+                f"{folder} has no {ONNX_FILES[backend]}",
                 hint=command("export", folder, "-o", f"{folder.resolve().name}-onnx"),
             )
         check_weights(folder, path)
@@ -50,7 +53,7 @@ class Session:
             raise InputError(
                 f"{path} was not written by tamis for a {kind}", hint="export the model again"
             )
-        return cls(inner, facts, frozenset(given.name for given in inner.get_inputs()))
+        return cls(inner, facts, frozenset(model_input.name for model_input in inner.get_inputs()))
 
     @property
     def longest(self) -> int:
@@ -67,19 +70,19 @@ class Session:
     ) -> NDArray[np.float32]:
         """What the model gives for these sequences."""
         lengths = np.array([len(sequence) for sequence in sequences])
-        inside = np.arange(lengths.max())[None, :] < lengths[:, None]
-        given = {"input_ids": sequences, "token_type_ids": segments or ()}
-        values = {"attention_mask": inside.astype(np.int64)}
+        mask = np.arange(lengths.max())[None, :] < lengths[:, None]
+        ids_by_input = {"input_ids": sequences, "token_type_ids": segments or ()}
+        values = {"attention_mask": mask.astype(np.int64)}
         for name in self.inputs - {"attention_mask"}:
-            values[name] = np.zeros(inside.shape, np.int64)
-            if given[name]:
-                values[name][inside] = np.concatenate(given[name])
-        found: NDArray[np.float32] = self.inner.run(None, values)[0]
-        return found
+            values[name] = np.zeros(mask.shape, np.int64)
+            if ids_by_input[name]:
+                values[name][mask] = np.concatenate(ids_by_input[name])
+        output: NDArray[np.float32] = self.inner.run(None, values)[0]
+        return output
 
 
 @dataclass(frozen=True, eq=False)
-class OnnxPairs:
+class OnnxCrossEncoder:
     """A cross-encoder in ONNX Runtime."""
 
     session: Session
@@ -95,19 +98,19 @@ class OnnxPairs:
         return self.session.longest
 
     def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
-        """A row of outputs a sequence."""
+        """One row of outputs per sequence."""
         return self.session.run(sequences, segments)
 
 
 @dataclass(frozen=True, eq=False)
-class OnnxTexts:
+class OnnxBiEncoder:
     """A bi-encoder in ONNX Runtime."""
 
     session: Session
 
     @property
     def dimensions(self) -> int:
-        """How long a vector is."""
+        """The number of dimensions of an embedding."""
         return self.session.width
 
     @property
@@ -115,8 +118,8 @@ class OnnxTexts:
         """How many tokens a sequence may have."""
         return self.session.longest
 
-    def pooled(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
-        """One vector a sequence."""
+    def pool_tokens(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
+        """One embedding per sequence."""
         states = self.session.run(sequences)
         if pooling == "cls":
             return states[:, 0]
@@ -125,7 +128,7 @@ class OnnxTexts:
 
 
 @dataclass(frozen=True, eq=False)
-class OnnxWriter:
+class OnnxLanguageModel:
     """A language model in ONNX Runtime, which knows only the logits of its two words."""
 
     session: Session
@@ -155,7 +158,10 @@ def _session(path: Path) -> Any:
     options.log_severity_level = 3
     try:
         return runtime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=UNFUSED
+            str(path),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=DISABLED_FUSIONS,
         )
     except (errors.InvalidProtobuf, errors.Fail, errors.InvalidGraph, errors.NotImplemented,
             errors.InvalidArgument) as problem:  # fmt: skip

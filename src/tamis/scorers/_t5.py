@@ -16,7 +16,7 @@ import numpy as np
 
 from tamis.errors import require
 from tamis.scorers._bert import activation, attend, folded_mean, rows, split
-from tamis.scorers._dropout import NONE, Dropout
+from tamis.scorers._dropout import NO_DROPOUT, Dropout
 from tamis.scorers.batches import Rows, groups
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weights import Loaded, Tensor, take
@@ -30,8 +30,8 @@ class Feed:
 
     norm: Tensor
     gate: Tensor | None
-    wide: Tensor
-    narrow: Tensor
+    intermediate: Tensor
+    output: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +39,8 @@ class EncoderBlock:
     """Self-attention and feed-forward."""
 
     norm: Tensor
-    mixed: Tensor
-    joined: Tensor
+    qkv: Tensor
+    attn_out: Tensor
     feed: Feed
 
 
@@ -50,12 +50,12 @@ class DecoderBlock:
 
     norm: Tensor
     value: Tensor
-    joined: Tensor
+    attn_out: Tensor
     text_norm: Tensor
     text_query: Tensor
     text_key: Tensor
     text_value: Tensor
-    text_joined: Tensor
+    text_attn_out: Tensor
     feed: Feed
 
 
@@ -63,7 +63,7 @@ class DecoderBlock:
 class T5:
     """A T5 model, ready to take one decoder step."""
 
-    embedded: Tensor
+    word_emb: Tensor
     output: Tensor
     bias: Tensor
     encoder: tuple[EncoderBlock, ...]
@@ -73,9 +73,9 @@ class T5:
     heads: int
     epsilon: float
     activation: Any
-    start: int
+    start_token: int
     output_scale: float
-    dropout: Dropout = NONE
+    dropout: Dropout = NO_DROPOUT
 
     def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Rows:
         """The logits of the first token written after each sequence: of these ids, or of all."""
@@ -95,60 +95,62 @@ class T5:
     def _encode(self, sequences: Sequence[TokenIds], lengths: list[tuple[int, int]]) -> Tensor:
         ids = require("torch").from_numpy(np.concatenate(sequences).astype(np.int64))
         biases = [self.bias[None, :, :length, :length] for _, length in lengths]
-        states = self.dropout.states(rows(self.embedded, ids))
+        states = self.dropout.states(rows(self.word_emb, ids))
         for block in self.encoder:
-            mixed = self._norm(block.norm, states) @ block.mixed.T
-            states = self._add(states, self._attention(mixed, lengths, biases), block.joined)
+            qkv = self._norm(block.norm, states) @ block.qkv.T
+            states = self._add(states, self._attention(qkv, lengths, biases), block.attn_out)
             states = self._feed(block.feed, states)
         return self.dropout.states(self._norm(self.encoder_norm, states))
 
     def _attention(
-        self, mixed: Tensor, lengths: list[tuple[int, int]], biases: list[Tensor]
+        self, qkv: Tensor, lengths: list[tuple[int, int]], biases: list[Tensor]
     ) -> Tensor:
-        seen = []
-        for (count, length), part, bias in zip(lengths, split(mixed, lengths), biases, strict=True):
-            parts = part.view(count, length, 3, self.heads, -1)
-            query, key, value = parts.permute(2, 0, 3, 1, 4)
-            out = attend(query, key, value, bias, self.dropout, 1.0)
-            seen.append(out.transpose(1, 2).reshape(count * length, -1))
-        return require("torch").cat(seen)
+        outputs = []
+        for (count, length), states, bias in zip(lengths, split(qkv, lengths), biases, strict=True):
+            heads = states.view(count, length, 3, self.heads, -1)
+            query, key, value = heads.permute(2, 0, 3, 1, 4)
+            output = attend(query, key, value, bias, self.dropout, 1.0)
+            outputs.append(output.transpose(1, 2).reshape(count * length, -1))
+        return require("torch").cat(outputs)
 
     def _step(self, texts: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
         torch = require("torch")
-        count = sum(many for many, _ in lengths)
-        states = self.dropout.states(rows(self.embedded, torch.full((count,), self.start)))
+        count = sum(size for size, _ in lengths)
+        states = self.dropout.states(rows(self.word_emb, torch.full((count,), self.start_token)))
         for block in self.decoder:
             own = self._norm(block.norm, states) @ block.value.T
-            states = self._add(states, self._to_itself(own), block.joined)
-            seen = self._look(block, self._norm(block.text_norm, states), texts, lengths)
-            states = self._add(states, seen, block.text_joined)
+            states = self._add(states, self._attend_to_itself(own), block.attn_out)
+            attended = self._attend_to_text(
+                block, self._norm(block.text_norm, states), texts, lengths
+            )
+            states = self._add(states, attended, block.text_attn_out)
             states = self._feed(block.feed, states)
         return self.dropout.states(self._norm(self.decoder_norm, states))
 
-    def _to_itself(self, own: Tensor) -> Tensor:
+    def _attend_to_itself(self, own: Tensor) -> Tensor:
         """What a token that is alone attends to: its own value, of each head all or nothing."""
         if not self.dropout.attention:
             return own
         weights = self.dropout.weights(own.new_ones(len(own), self.heads, 1))
         return (own.unflatten(1, (self.heads, -1)) * weights).flatten(1)
 
-    def _look(
+    def _attend_to_text(
         self, block: DecoderBlock, states: Tensor, texts: Tensor, lengths: list[tuple[int, int]]
     ) -> Tensor:
         torch = require("torch")
-        asked = (states @ block.text_query.T).unflatten(1, (self.heads, -1))
+        queries = (states @ block.text_query.T).unflatten(1, (self.heads, -1))
         keys = block.text_key.unflatten(0, (self.heads, -1))
         values = block.text_value.unflatten(0, (self.heads, -1))
-        asked = torch.einsum("bhd,hdx->bhx", asked, keys)
-        mean = folded_mean(asked, texts, lengths, self.dropout)
+        queries = torch.einsum("bhd,hdx->bhx", queries, keys)
+        mean = folded_mean(queries, texts, lengths, self.dropout)
         return torch.einsum("bhx,hdx->bhd", mean, values).flatten(1)
 
     def _feed(self, feed: Feed, states: Tensor) -> Tensor:
         inner = self._norm(feed.norm, states)
-        wide = self.activation(inner @ feed.wide.T)
+        gated = self.activation(inner @ feed.intermediate.T)
         if feed.gate is not None:
-            wide = wide * (inner @ feed.gate.T)
-        return self._add(states, self.dropout.states(wide), feed.narrow)
+            gated = gated * (inner @ feed.gate.T)
+        return self._add(states, self.dropout.states(gated), feed.output)
 
     def _add(self, states: Tensor, inner: Tensor, weight: Tensor) -> Tensor:
         if not self.dropout.hidden:
@@ -160,7 +162,7 @@ class T5:
         return function(states, (states.shape[1],), weight, self.epsilon)
 
 
-def build(loaded: Loaded, longest: int, dropout: Dropout = NONE) -> T5:
+def build(loaded: Loaded, longest: int, dropout: Dropout = NO_DROPOUT) -> T5:
     """A T5 model from its folder, for texts of up to `longest` tokens."""
     torch, config, folder = require("torch"), loaded.config, loaded.folder
 
@@ -178,37 +180,39 @@ def build(loaded: Loaded, longest: int, dropout: Dropout = NONE) -> T5:
         )
 
     def encoder_block(number: int) -> EncoderBlock:
-        here = f"encoder.block.{number}.layer"
+        prefix = f"encoder.block.{number}.layer"
         return EncoderBlock(
-            weight(f"{here}.0.layer_norm"),
-            torch.cat([weight(f"{here}.0.SelfAttention.{name}") for name in "qkv"]),
-            weight(f"{here}.0.SelfAttention.o"),
-            feed(f"{here}.1"),
+            weight(f"{prefix}.0.layer_norm"),
+            torch.cat([weight(f"{prefix}.0.SelfAttention.{name}") for name in "qkv"]),
+            weight(f"{prefix}.0.SelfAttention.o"),
+            feed(f"{prefix}.1"),
         )
 
     def decoder_block(number: int) -> DecoderBlock:
-        here = f"decoder.block.{number}.layer"
+        prefix = f"decoder.block.{number}.layer"
         return DecoderBlock(
-            weight(f"{here}.0.layer_norm"),
-            weight(f"{here}.0.SelfAttention.v"),
-            weight(f"{here}.0.SelfAttention.o"),
-            weight(f"{here}.1.layer_norm"),
-            weight(f"{here}.1.EncDecAttention.q"),
-            weight(f"{here}.1.EncDecAttention.k"),
-            weight(f"{here}.1.EncDecAttention.v"),
-            weight(f"{here}.1.EncDecAttention.o"),
-            feed(f"{here}.2"),
+            weight(f"{prefix}.0.layer_norm"),
+            weight(f"{prefix}.0.SelfAttention.v"),
+            weight(f"{prefix}.0.SelfAttention.o"),
+            weight(f"{prefix}.1.layer_norm"),
+            weight(f"{prefix}.1.EncDecAttention.q"),
+            weight(f"{prefix}.1.EncDecAttention.k"),
+            weight(f"{prefix}.1.EncDecAttention.v"),
+            weight(f"{prefix}.1.EncDecAttention.o"),
+            feed(f"{prefix}.2"),
         )
 
     shared = loaded.weights.get("shared.weight")
-    embedded = weight("encoder.embed_tokens") if shared is None else shared
+    word_emb = weight("encoder.embed_tokens") if shared is None else shared
     first = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
     layers = config["num_layers"]
-    alone = config.get("tie_word_embeddings") is False or "lm_head.weight" in loaded.weights
+    has_own_output = (
+        config.get("tie_word_embeddings") is False or "lm_head.weight" in loaded.weights
+    )
     return T5(
-        embedded=embedded,
-        output=weight("lm_head") if alone else embedded,
+        word_emb=word_emb,
+        output=weight("lm_head") if has_own_output else word_emb,
         bias=distance_bias(
             weight(first), longest, config.get("relative_attention_max_distance", 128)
         ),
@@ -221,7 +225,7 @@ def build(loaded: Loaded, longest: int, dropout: Dropout = NONE) -> T5:
         heads=config["num_heads"],
         epsilon=config.get("layer_norm_epsilon", 1e-6),
         activation=activation(activation_name(config), folder),
-        start=config.get("decoder_start_token_id", config.get("pad_token_id", 0)),
+        start_token=config.get("decoder_start_token_id", config.get("pad_token_id", 0)),
         output_scale=config["d_model"] ** -0.5 if scaled else 1.0,
         dropout=dropout,
     )

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.registry import HasSpec, python_spec
-from tamis.scorers._nearest import LANES, nearest_sums
+from tamis.scorers._nearest import WORDS_PER_STEP, nearest_sums
 from tamis.scorers.bag_of_words import (
-    MOST_WORDS,
+    MAX_TABLE_WORDS,
     Bags,
     Ints,
-    asked_queries,
+    distinct_queries,
     read_bags,
     text_blocks,
 )
@@ -37,7 +37,7 @@ class Alignment:
     """Scores a text by the sum, over the words of the query, of idf times the best cosine.
 
     A word is 1 near itself; two words of which one has no vector are 0 near each other, and so is
-    any word to a text without words. Nothing is ever cut.
+    any word to a text without words. Nothing is ever truncated.
 
     >>> from tamis.types import Document, score_texts
     >>> vectors = WordVectors.of(["car", "auto"], np.array([[1, 0], [0.8, 0.6]], np.float32))
@@ -61,19 +61,19 @@ class Alignment:
     def score(self, pairs: Pairs) -> Scores:
         """The score of every pair; each text is read once, block by block."""
         values = np.empty(len(pairs), np.float32)
-        queries, query = asked_queries(pairs)
+        queries, query = distinct_queries(pairs)
         table = WordTable(self.vectors, self.counts)
-        asked = table.ask(queries)
+        weighted = table.weigh_queries(queries)
         for block in text_blocks(pairs, query):
-            if table.size > MOST_WORDS:
+            if table.size > MAX_TABLE_WORDS:
                 table = WordTable(self.vectors, self.counts)
-                asked = table.ask(queries)
-            values[block.rows] = table.score(asked, table.read(block.texts), block.index)
+                weighted = table.weigh_queries(queries)
+            values[block.rows] = table.score(weighted, table.read(block.texts), block.index)
         return Scores(values, np.zeros(len(pairs), np.int32))
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class WeightedQueries:
     """Queries as numbers of words, and what each word weighs: its idf times its occurrences."""
 
     bags: Bags
@@ -89,7 +89,8 @@ class WordTable:
     >>> vectors = WordVectors.of(["car", "auto"], np.array([[1, 0], [0.8, 0.6]], np.float32))
     >>> table = WordTable(vectors, WordCounts.of([Document("d1", "car"), Document("d2", "drum")]))
     >>> texts = table.read(["a car", "an auto"])
-    >>> table.score(table.ask(["car"]), texts, np.array([[0, 0], [0, 1]], np.int32)).round(3)
+    >>> queries = table.weigh_queries(["car"])
+    >>> table.score(queries, texts, np.array([[0, 0], [0, 1]], np.int32)).round(3)
     array([0.693, 0.555], dtype=float32)
     """
 
@@ -109,41 +110,41 @@ class WordTable:
     def read(self, texts: Sequence[str]) -> Bags:
         """Texts as numbers of words."""
         bags = read_bags(self._bulk, texts)
-        self._meet(self._bulk.terms[self.size :])
+        self._add_words(self._bulk.terms[self.size :])
         return bags
 
-    def ask(self, queries: Sequence[str]) -> Asked:
+    def weigh_queries(self, queries: Sequence[str]) -> WeightedQueries:
         """Queries as numbers of words, with weights."""
         bags = self.read(queries)
         words, word = np.unique(bags.words, return_inverse=True)
         idf = self._counts.idf([self._bulk.terms[number] for number in words.tolist()])
-        return Asked(bags, (idf[word] * bags.counts).astype(np.float32))
+        return WeightedQueries(bags, (idf[word] * bags.counts).astype(np.float32))
 
-    def score(self, queries: Asked, texts: Bags, index: Ints) -> Floats:
+    def score(self, queries: WeightedQueries, texts: Bags, index: Ints) -> Floats:
         """The score of each pair (query, text); fast where the pairs of a query are neighbours."""
         _check(index, len(queries.bags), len(texts))
-        asked, values = queries.bags, np.zeros(len(index), np.float64)
-        seen = np.zeros((self.size, 2), np.int32)
-        near = np.empty((self.size, LANES), np.float32)
+        query_bags, values = queries.bags, np.zeros(len(index), np.float64)
+        last_use = np.zeros((self.size, 2), np.int32)
+        nearness = np.empty((self.size, WORDS_PER_STEP), np.float32)
         nearest_sums(
-            self._units, self._row, asked.words, queries.weights, asked.offsets,
-            texts.words, texts.offsets, index, seen, near, values,
+            self._units, self._row, query_bags.words, queries.weights, query_bags.offsets,
+            texts.words, texts.offsets, index, last_use, nearness, values,
         )  # fmt: skip
         return values.astype(np.float32)
 
-    def _meet(self, words: list[str]) -> None:
+    def _add_words(self, words: list[str]) -> None:
         """Find the vectors of new words."""
-        known, units = self._vectors.units(words)
+        with_vector, units = self._vectors.units(words)
         row = np.zeros(len(words), np.int32)
-        row[known] = np.arange(self._rows, self._rows + len(known))
+        row[with_vector] = np.arange(self._rows, self._rows + len(with_vector))
         self._row = np.append(self._row, row)
-        if self._rows + len(known) > len(self._units):
-            room = max(2 * len(self._units), self._rows + len(known))
+        if self._rows + len(with_vector) > len(self._units):
+            room = max(2 * len(self._units), self._rows + len(with_vector))
             grown = np.zeros((room, units.shape[1]), np.float32)
             grown[: self._rows] = self._units[: self._rows]
             self._units = grown
-        self._units[self._rows : self._rows + len(known)] = units
-        self._rows += len(known)
+        self._units[self._rows : self._rows + len(with_vector)] = units
+        self._rows += len(with_vector)
 
 
 def _check(index: Ints, queries: int, texts: int) -> None:

@@ -16,9 +16,8 @@ from tamis._jit import jit
 from tamis.text.analysis import Bulk
 from tamis.types import Pairs
 
-BLOCK = 1 << 21
-"""About so many characters are read at a time."""
-MOST_WORDS = 1 << 17
+CHARACTERS_PER_BLOCK = 1 << 21
+MAX_TABLE_WORDS = 1 << 17
 """A table with more distinct words than this makes room for a fresh one after its block."""
 
 Ints = NDArray[np.int32]
@@ -42,8 +41,8 @@ class Bags:
 
     def where(self, keep: NDArray[np.bool_]) -> Bags:
         """The bags with these entries only."""
-        kept = np.concatenate([[0], np.cumsum(keep)])
-        return Bags(self.words[keep], self.counts[keep], kept[self.offsets])
+        counts_before = np.concatenate([[0], np.cumsum(keep)])
+        return Bags(self.words[keep], self.counts[keep], counts_before[self.offsets])
 
 
 def read_bags(bulk: Bulk, texts: Sequence[str]) -> Bags:
@@ -56,29 +55,35 @@ def read_bags(bulk: Bulk, texts: Sequence[str]) -> Bags:
     """
     encoded = [text.encode(errors="surrogatepass") for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    found = bulk.add(np.frombuffer(b"".join(encoded), np.uint8), offsets)
-    words, counts = np.empty((2, len(found.words)), np.int32)
-    seen = np.full(len(bulk.terms), -1, np.int64)
+    tokens = bulk.add(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+    words, counts = np.empty((2, len(tokens.words)), np.int32)
+    last_count = np.full(len(bulk.terms), -1, np.int64)
     ends = np.zeros(len(offsets), np.int64)
-    count = fill_bags(found.words, found.offsets, bulk.term_of, seen, words, counts, ends)
+    count = fill_bags(tokens.words, tokens.offsets, bulk.term_of, last_count, words, counts, ends)
     return Bags(words[:count].copy(), counts[:count].copy(), ends)
 
 
 @jit
 def fill_bags(
-    found: Ints, offsets: Longs, term_of: Ints, seen: Longs, words: Ints, counts: Ints, ends: Longs
+    tokens: Ints,
+    offsets: Longs,
+    term_of: Ints,
+    last_count: Longs,
+    words: Ints,
+    counts: Ints,
+    ends: Longs,
 ) -> int:
-    """Count the terms of each text; `seen` says where a term was last counted."""
+    """Count the terms of each text; `last_count` says where a term was last counted."""
     count = 0
     for text in range(len(offsets) - 1):
         first = count
         for i in range(offsets[text], offsets[text + 1]):
-            term = term_of[found[i]]
+            term = term_of[tokens[i]]
             if term < 0:
                 continue
-            at = seen[term]
+            at = last_count[term]
             if at < first:
-                at = seen[term] = count
+                at = last_count[term] = count
                 words[at], counts[at] = term, 0
                 count += 1
             counts[at] += 1
@@ -94,16 +99,16 @@ class Block:
     """Which pairs these are."""
     texts: Sequence[str]
     index: Ints
-    """Of each of these pairs: its query's number among those asked, its text's in `texts`."""
+    """Per pair: its query's number among the distinct queries, its text's in `texts`."""
 
 
-def asked_queries(pairs: Pairs) -> tuple[list[str], Ints]:
+def distinct_queries(pairs: Pairs) -> tuple[list[str], Ints]:
     """The queries that occur in pairs, and of each pair its query's number among them."""
-    asked, query = np.unique(pairs.index[:, 0], return_inverse=True)
-    return [pairs.queries[number] for number in asked.tolist()], query.astype(np.int32)
+    numbers, query = np.unique(pairs.index[:, 0], return_inverse=True)
+    return [pairs.queries[number] for number in numbers.tolist()], query.astype(np.int32)
 
 
-def text_blocks(pairs: Pairs, query: Ints, size: int = BLOCK) -> Iterator[Block]:
+def text_blocks(pairs: Pairs, query: Ints, size: int = CHARACTERS_PER_BLOCK) -> Iterator[Block]:
     """The pairs, block of text by block of text; `query` numbers each pair's query.
 
     >>> pairs = Pairs(["q"], ["ab", "c", "d"], np.array([[0, 2], [0, 0], [0, 2]], np.int32))
@@ -115,22 +120,22 @@ def text_blocks(pairs: Pairs, query: Ints, size: int = BLOCK) -> Iterator[Block]
     order = np.argsort(text, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(text, minlength=len(used)))])
     first = 0
-    for texts in pieces((pairs.texts[number] for number in used.tolist()), size):
+    for texts in text_pieces((pairs.texts[number] for number in used.tolist()), size):
         rows = order[starts[first] : starts[first + len(texts)]]
         rows = rows[np.argsort(query[rows], kind="stable")]
         yield Block(rows, texts, np.stack([query[rows], text[rows] - first], 1).astype(np.int32))
         first += len(texts)
 
 
-def pieces(texts: Iterable[str], size: int = BLOCK) -> Iterator[list[str]]:
+def text_pieces(texts: Iterable[str], size: int = CHARACTERS_PER_BLOCK) -> Iterator[list[str]]:
     """Texts, as many at a time as reach so many characters."""
     piece: list[str] = []
-    left = size
+    room = size
     for text in texts:
         piece.append(text)
-        left -= len(text)
-        if left <= 0:
+        room -= len(text)
+        if room <= 0:
             yield piece
-            piece, left = [], size
+            piece, room = [], size
     if piece:
         yield piece

@@ -19,16 +19,15 @@ from tamis.cores import usable_cores
 from tamis.errors import InputError
 from tamis.types import Pairs
 
-CHUNK = 4096
-"""How many pairs are tokenised and sorted at a time."""
-BUDGET = 1024
-"""How many tokens a batch holds, unless one sequence alone is longer."""
+PAIRS_PER_CHUNK = 4096
+TOKENS_PER_BATCH = 1024
+"""A sequence that is longer has a batch of its own."""
 
 Numbers = NDArray[np.int64]
 Rows = NDArray[np.float32]
 
 
-def batches(lengths: Sequence[int] | Numbers, budget: int = BUDGET) -> list[Numbers]:
+def batches(lengths: Sequence[int] | Numbers, budget: int = TOKENS_PER_BATCH) -> list[Numbers]:
     """The numbers of the sequences in each batch, longest batch first, shortest sequence first.
 
     >>> [batch.tolist() for batch in batches([3, 9, 4, 3], budget=10)]
@@ -36,16 +35,16 @@ def batches(lengths: Sequence[int] | Numbers, budget: int = BUDGET) -> list[Numb
     """
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(sizes, kind="stable")
-    found: list[Numbers] = []
+    batch_list: list[Numbers] = []
     start, total = 0, 0
     for place, size in enumerate(sizes[order].tolist()):
         if place > start and total + size > budget:
-            found.append(order[start:place])
+            batch_list.append(order[start:place])
             start, total = place, 0
         total += size
     if len(order):
-        found.append(order[start:])
-    return found[::-1]
+        batch_list.append(order[start:])
+    return batch_list[::-1]
 
 
 def groups(lengths: Sequence[int] | Numbers) -> list[tuple[int, int]]:
@@ -67,11 +66,11 @@ def probability(logits: Rows) -> Rows:
     [0.5, 0.0, 1.0]
     """
     small = np.exp(-np.abs(logits))
-    found: Rows = np.where(logits < 0, small, np.float32(1)) / (1 + small)
-    return found
+    values: Rows = np.where(logits < 0, small, np.float32(1)) / (1 + small)
+    return values
 
 
-def chunks(pairs: Pairs, size: int = CHUNK) -> Iterator[tuple[slice, Pairs]]:
+def chunks(pairs: Pairs, size: int = PAIRS_PER_CHUNK) -> Iterator[tuple[slice, Pairs]]:
     """Pieces of some pairs, each with only the queries and texts it needs.
 
     >>> pairs = Pairs(["q"], ["a", "b"], np.array([[0, 1], [0, 0], [0, 1]], np.int32))
@@ -79,11 +78,11 @@ def chunks(pairs: Pairs, size: int = CHUNK) -> Iterator[tuple[slice, Pairs]]:
     [(['a', 'b'], [1, 0]), (['b'], [0])]
     """
     for start in range(0, len(pairs), size):
-        part = slice(start, min(start + size, len(pairs)))
-        queries, query = np.unique(pairs.index[part, 0], return_inverse=True)
-        texts, text = np.unique(pairs.index[part, 1], return_inverse=True)
+        rows = slice(start, min(start + size, len(pairs)))
+        queries, query = np.unique(pairs.index[rows, 0], return_inverse=True)
+        texts, text = np.unique(pairs.index[rows, 1], return_inverse=True)
         yield (
-            part,
+            rows,
             Pairs(
                 [pairs.queries[number] for number in queries.tolist()],
                 [pairs.texts[number] for number in texts.tolist()],
@@ -92,12 +91,12 @@ def chunks(pairs: Pairs, size: int = CHUNK) -> Iterator[tuple[slice, Pairs]]:
         )
 
 
-def in_batches(
+def run_batches(
     forward: Callable[[Numbers], Rows],
     lengths: Sequence[int] | Numbers,
     *,
     width: int = 1,
-    budget: int = BUDGET,
+    budget: int = TOKENS_PER_BATCH,
     threads: int | None = None,
 ) -> Rows:
     """What `forward` gives for each batch of sequence numbers, back in the order of `lengths`.
@@ -117,7 +116,7 @@ def _side_by_side(
 ) -> Iterator[Rows]:
     workers = min(usable_threads(threads), len(work))
     torch = sys.modules.get("torch")  # who runs in torch has imported it
-    with one_thread_each(torch):
+    with single_threaded_torch(torch):
         if workers <= 1:
             yield from map(forward, work)
             return
@@ -131,7 +130,7 @@ def _one_thread(torch: Any) -> None:
 
 
 @contextmanager
-def one_thread_each(torch: Any) -> Iterator[None]:
+def single_threaded_torch(torch: Any) -> Iterator[None]:
     """Torch, if it is loaded, on one thread inside the block, and as before after it."""
     if torch is None:
         yield
@@ -145,7 +144,7 @@ def one_thread_each(torch: Any) -> Iterator[None]:
 
 
 def usable_threads(threads: int | None) -> int:
-    """How many threads to use: as many as asked for, or one a core this process may run on."""
+    """How many threads to use: as many as given, or one per core this process may run on."""
     if threads is not None and threads < 1:
         raise InputError(f"cannot score on {threads} threads", hint="use at least one")
     return threads or usable_cores()

@@ -12,20 +12,18 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
 from tamis.scorers._bert import Bert, build
-from tamis.scorers._dropout import NONE, Dropout
-from tamis.scorers._onnx import Backend, OnnxPairs, Session
-from tamis.scorers.batches import BUDGET, Numbers, Rows, chunks, in_batches, probability
-from tamis.scorers.model_manifest import find_model_manifest
+from tamis.scorers._dropout import NO_DROPOUT, Dropout
+from tamis.scorers._onnx import Backend, OnnxCrossEncoder, Session
+from tamis.scorers.batches import TOKENS_PER_BATCH, Numbers, Rows, chunks, probability, run_batches
+from tamis.scorers.model_manifest import manifest_for
 from tamis.scorers.origin import Origin, model_spec
-from tamis.scorers.tokens import Layout, TokenIds, Tokens, length_said, share
+from tamis.scorers.tokens import Layout, TokenIds, Tokens, default_length, share_room
 from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config, take
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
-LENGTH = 512
 
-
-class PairModel(Protocol):
+class CrossEncoderModel(Protocol):
     """What runs a cross-encoder, on whatever back end."""
 
     @property
@@ -37,7 +35,7 @@ class PairModel(Protocol):
         """How many tokens a sequence may have."""
 
     def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
-        """A row of outputs a sequence."""
+        """One row of outputs per sequence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +45,7 @@ class Head:
     dense: tuple[Tensor, Tensor]
     out: tuple[Tensor, Tensor]
 
-    def __call__(self, states: Tensor, dropout: Dropout = NONE) -> Tensor:
+    def __call__(self, states: Tensor, dropout: Dropout = NO_DROPOUT) -> Tensor:
         torch = require("torch")
         inner = torch.tanh(torch.nn.functional.linear(states, *self.dense))
         return torch.nn.functional.linear(dropout.states(inner), *self.out)
@@ -59,7 +57,7 @@ class Head:
 
 
 @dataclass(frozen=True, eq=False)
-class TorchPairs:
+class TorchCrossEncoder:
     """A cross-encoder in torch."""
 
     body: Bert
@@ -76,7 +74,7 @@ class TorchPairs:
         return self.body.longest
 
     def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
-        """A row of outputs a sequence."""
+        """One row of outputs per sequence."""
         with require("torch").inference_mode():
             values: Rows = self.head(self.body.first_tokens(sequences, segments)).numpy()
         return values
@@ -88,15 +86,15 @@ class CrossEncoder:
     the second class).
     """
 
-    model: PairModel
+    model: CrossEncoderModel
     tokens: Tokens
     layout: Layout
     max_length: int
     scale: Scale
     threads: int | None = None
-    budget: int = BUDGET
+    budget: int = TOKENS_PER_BATCH
     document_tokens: int | None = None
-    """Where the text alone is cut, before the pair is."""
+    """The length at which the text alone is truncated, before the pair is."""
     origin: Origin | None = None
 
     @classmethod
@@ -111,27 +109,23 @@ class CrossEncoder:
     ) -> CrossEncoder:
         """The cross-encoder in a folder: any Hugging Face folder for sequence classification.
 
-        What is not given is read from `tamis.json`; without one, pairs are cut at 512 tokens or at
-        as many as the tokenizer says, one output is a logit and two are a probability.
+        What is not given is read from `tamis.json`; without one, pairs are truncated at 512 tokens
+        or at as many as the tokenizer says, one output is a logit and two are a probability.
         """
         path = Path(folder)
-        note = find_model_manifest(path)
-        if note and note.scorer != "cross-encoder":
-            raise InputError(
-                f"{folder} is a {note.scorer}, not a cross-encoder",
-                hint="open it with tamis.models.open_scorer",
-            )
-        model, tokens = _opened(path, backend)
+        manifest = manifest_for(path, "cross-encoder")
+        model, tokens = _open(path, backend)
         layout = tokens.pair_layout()
-        usual = min(LENGTH, model.longest, length_said(path) or LENGTH)
-        length = max_length or (note.max_length if note else usual)
+        length = max_length or (
+            manifest.max_length if manifest else default_length(path, model.longest)
+        )
         check_length(length, model.longest, layout.extra)
-        meaning = scale_of(model.outputs, scale or (note.scale if note else None))
-        documents = note.document_tokens if note else None
+        value_scale = scale_of(model.outputs, scale or (manifest.scale if manifest else None))
+        document_tokens = manifest.document_tokens if manifest else None
         origin = Origin.of("cross-encoder", path, backend, max_length=max_length, scale=scale)
         return cls(
-            model, tokens, layout, length, meaning, threads,
-            document_tokens=documents, origin=origin,
+            model, tokens, layout, length, value_scale, threads,
+            document_tokens=document_tokens, origin=origin,
         )  # fmt: skip
 
     def spec(self) -> Spec:
@@ -140,14 +134,14 @@ class CrossEncoder:
 
     @property
     def outputs(self) -> int:
-        """How many values the model gives a pair."""
+        """How many values the model gives per pair."""
         return self.model.outputs
 
     def score(self, pairs: Pairs) -> Scores:
-        """One value a pair, and how many tokens of it were cut."""
+        """One value per pair, and how many of its tokens were truncated."""
         values, truncated_tokens = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
-        for part, piece in chunks(pairs):
-            values[part], truncated_tokens[part] = self._score_chunk(piece)
+        for rows, piece in chunks(pairs):
+            values[rows], truncated_tokens[rows] = self._score_chunk(piece)
         return Scores(values, truncated_tokens)
 
     def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
@@ -157,20 +151,22 @@ class CrossEncoder:
         texts = self.tokens.encode(pairs.texts, room)
         index: list[tuple[int, int]] = pairs.index.tolist()
         longest = self.document_tokens or room
-        kept = [share(queries[q].length, min(texts[t].length, longest), room) for q, t in index]
-        whole = np.array([queries[q].length + texts[t].length for q, t in index], np.int64)
-        lengths = np.array([of_query + of_text for of_query, of_text in kept], np.int64)
+        kept_lengths = [
+            share_room(queries[q].length, min(texts[t].length, longest), room) for q, t in index
+        ]
+        full_lengths = np.array([queries[q].length + texts[t].length for q, t in index], np.int64)
+        lengths = np.array([of_query + of_text for of_query, of_text in kept_lengths], np.int64)
 
-        def joined(q: int, t: int, of_query: int, of_text: int) -> tuple[TokenIds, TokenIds]:
+        def join(q: int, t: int, of_query: int, of_text: int) -> tuple[TokenIds, TokenIds]:
             return self.layout.join(queries[q].ids[:of_query], texts[t].ids[:of_text])
 
         def forward(batch: Numbers) -> Rows:
-            made = [joined(*index[n], *kept[n]) for n in batch.tolist()]
-            ids, segments = zip(*made, strict=True)
+            joined_pairs = [join(*index[n], *kept_lengths[n]) for n in batch.tolist()]
+            ids, segments = zip(*joined_pairs, strict=True)
             return self._values(self.model.logits(ids, segments))
 
-        rows = in_batches(forward, lengths + extra, budget=self.budget, threads=self.threads)
-        return rows[:, 0], (whole - lengths).astype(np.int32)
+        rows = run_batches(forward, lengths + extra, budget=self.budget, threads=self.threads)
+        return rows[:, 0], (full_lengths - lengths).astype(np.int32)
 
     def _values(self, logits: Rows) -> Rows:
         if logits.shape[1] == 2:
@@ -178,19 +174,19 @@ class CrossEncoder:
         return probability(logits) if self.scale == "probability" else logits
 
 
-def _opened(folder: Path, backend: Backend) -> tuple[PairModel, Tokens]:
+def _open(folder: Path, backend: Backend) -> tuple[CrossEncoderModel, Tokens]:
     if backend != "torch":
         session = Session.open(folder, backend, "cross-encoder")
-        return OnnxPairs(session), open_tokens(folder, read_config(folder))
+        return OnnxCrossEncoder(session), open_tokens(folder, read_config(folder))
     loaded = load(folder)
-    return TorchPairs(build(loaded), head_of(loaded)), loaded.tokens
+    return TorchCrossEncoder(build(loaded), head_of(loaded)), loaded.tokens
 
 
 def check_length(length: int, longest: int, extra: int) -> None:
     """Refuse a length that leaves no room for two texts or that the model does not have."""
     if not extra + 2 <= length <= longest:
         raise InputError(
-            f"cannot cut pairs at {length} tokens",
+            f"cannot truncate pairs at {length} tokens",
             hint=f"this model takes {extra + 2} to {longest} tokens",
         )
 
@@ -216,12 +212,12 @@ def head_of(loaded: Loaded) -> Head:
     return head
 
 
-def scale_of(outputs: int, wanted: Scale | None) -> Scale:
-    """What the values of a model with so many outputs are: as wanted, where that can be."""
-    usual: Scale = "logit" if outputs == 1 else "probability"
-    if wanted == "cosine" or (outputs == 2 and wanted not in (None, "probability")):
+def scale_of(outputs: int, scale: Scale | None) -> Scale:
+    """The scale of a model with so many outputs: the given one, where that is possible."""
+    default: Scale = "logit" if outputs == 1 else "probability"
+    if scale == "cosine" or (outputs == 2 and scale not in (None, "probability")):
         raise InputError(
-            f"{outputs} outputs of a cross-encoder cannot be a {wanted}",
-            hint=f"say {usual}",
+            f"{outputs} outputs of a cross-encoder cannot be a {scale}",
+            hint=f"say {default}",
         )
-    return wanted or usual
+    return scale or default

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from tamis._jit import jit
 from tamis.registry import Opening, check_keys
 from tamis.scorers.bag_of_words import (
-    MOST_WORDS,
+    MAX_TABLE_WORDS,
     Bags,
     Block,
     Ints,
     Longs,
-    asked_queries,
+    distinct_queries,
     read_bags,
     text_blocks,
 )
@@ -61,41 +61,41 @@ class Lexical:
     def score(self, pairs: Pairs) -> Scores:
         """The score of every pair; each text is read once, block by block."""
         values = np.empty(len(pairs), np.float32)
-        queries, query = asked_queries(pairs)
+        queries, query = distinct_queries(pairs)
         bulk = self.index.analyzer.bulk()
-        asked = self._ask(read_bags(bulk, queries), bulk.terms)
+        weighted = self._weigh_queries(read_bags(bulk, queries), bulk.terms)
         for block in text_blocks(pairs, query):
-            if len(bulk.terms) > MOST_WORDS:
+            if len(bulk.terms) > MAX_TABLE_WORDS:
                 bulk = self.index.analyzer.bulk()
                 read_bags(bulk, queries)
-            values[block.rows] = self._score_block(asked, read_bags(bulk, block.texts), block)
+            values[block.rows] = self._score_block(weighted, read_bags(bulk, block.texts), block)
         return Scores(values, np.zeros(len(pairs), np.int32))
 
-    def _ask(self, queries: Bags, terms: list[str]) -> Asked:
+    def _weigh_queries(self, queries: Bags, terms: list[str]) -> WeightedQueries:
         """What is known of the queries' terms; those that no document has are left out."""
         snapshot = self.index.snapshot
         numbers = np.array(snapshot.lexicon.numbers(terms), np.int32)
-        known = queries.where(numbers[queries.words] >= 0)
-        found, lexicon = numbers[known.words], snapshot.lexicon
+        in_index = queries.where(numbers[queries.words] >= 0)
+        term_numbers, lexicon = numbers[in_index.words], snapshot.lexicon
         scores = self.ranking.term_scores(
-            known.counts.astype(np.float32),
-            lexicon.documents_of[found],
-            lexicon.occurrences[found],
+            in_index.counts.astype(np.float32),
+            lexicon.documents_of[term_numbers],
+            lexicon.occurrences[term_numbers],
             snapshot.statistics,
         )
-        highest = np.maximum(sums_of(known.offsets, scores.bounds), 1e-25)
+        highest = np.maximum(sums_of(in_index.offsets, scores.bounds), 1e-25)
         scales = np.exp2(np.floor(np.log2(UNITS / highest)))
-        return Asked(len(terms), known, scores.weights, scores.priors, scales)
+        return WeightedQueries(len(terms), in_index, scores.weights, scores.priors, scales)
 
-    def _score_block(self, asked: Asked, texts: Bags, block: Block) -> Floats:
+    def _score_block(self, weighted: WeightedQueries, texts: Bags, block: Block) -> Floats:
         lengths = sums_of(texts.offsets, texts.counts.astype(np.float64)).astype(np.int64)
-        hits = texts.where(texts.words < asked.terms)
+        hits = texts.where(texts.words < weighted.terms)
         coded = np.repeat(length_bytes(lengths), hits.sizes())
         pairs = self.ranking.pair_scores(hits.counts, coded, self.index.snapshot.statistics)
         values = np.empty(len(block.index), np.float32)
-        queries, entry = asked.bags, np.full(asked.terms, -1, np.int64)
+        queries, entry = weighted.bags, np.full(weighted.terms, -1, np.int64)
         score_pairs(
-            queries.words, queries.offsets, asked.weights, asked.priors, asked.scales,
+            queries.words, queries.offsets, weighted.weights, weighted.priors, weighted.scales,
             hits.words, hits.offsets, pairs, block.index, entry, values,
         )  # fmt: skip
         return values
@@ -103,13 +103,13 @@ class Lexical:
 
 def open_scorer(values: Spec, opening: Opening) -> Lexical:
     """See `registry.OPENERS`."""
-    ranking, rest = open_ranking("a lexical scorer", values)
-    check_keys("a lexical scorer", rest, {"index": dict})
-    return Lexical(open_index(rest["index"], opening), ranking)
+    ranking, settings = open_ranking("a lexical scorer", values)
+    check_keys("a lexical scorer", settings, {"index": dict})
+    return Lexical(open_index(settings["index"], opening), ranking)
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class WeightedQueries:
     """Queries as the kernel reads them; their terms have the numbers below `terms`."""
 
     terms: int
@@ -141,8 +141,8 @@ def units_of(pairs: PairScores, hit: Number, weight: Number, prior: Number, scal
 
 @jit
 def score_pairs(
-    asked: Ints,
-    asked_offsets: Longs,
+    query_terms: Ints,
+    query_offsets: Longs,
     weights: Floats,
     priors: Doubles,
     scales: Doubles,
@@ -163,15 +163,15 @@ def score_pairs(
         query, text = index[pair, 0], index[pair, 1]
         if query != last:
             if last >= 0:
-                for i in range(asked_offsets[last], asked_offsets[last + 1]):
-                    entry[asked[i]] = -1
-            for i in range(asked_offsets[query], asked_offsets[query + 1]):
-                entry[asked[i]] = i
+                for i in range(query_offsets[last], query_offsets[last + 1]):
+                    entry[query_terms[i]] = -1
+            for i in range(query_offsets[query], query_offsets[query + 1]):
+                entry[query_terms[i]] = i
             last = query
         total, scale = np.int64(0), scales[query]
         for hit in range(offsets[text], offsets[text + 1]):
             i = entry[terms[hit]]
             if i >= 0:
                 total += units_of(pairs, hit, weights[i], priors[i], scale)
-        most = asked_offsets[query + 1] - asked_offsets[query]
-        values[pair] = total * (1.0 / scale) if total > most else 0.0
+        num_terms = query_offsets[query + 1] - query_offsets[query]
+        values[pair] = total * (1.0 / scale) if total > num_terms else 0.0

@@ -1,4 +1,4 @@
-"""The note of a model folder: what kind of scorer its weights are and how to use them."""
+"""The manifest of a model folder: what kind of scorer its weights are and how to use them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tamis.errors import DamagedError
+from tamis.errors import DamagedError, InputError
 from tamis.manifest import expect, read_manifest, write_manifest
 from tamis.scorers.weight_digests import KEY, weight_digests
 from tamis.types.pipeline import Scale
@@ -37,7 +37,7 @@ class ModelManifest:
     scale: Scale
     outputs: int = 1
     document_tokens: int | None = None
-    """Where a cross-encoder cuts the text, before the pair is cut."""
+    """The length at which a cross-encoder truncates the text, before the pair."""
     pooling: Pooling | None = None
     documents: str | None = None
     """Of a bi-encoder that only learnt to read queries: the folder in its own folder with the model
@@ -51,7 +51,7 @@ class ModelManifest:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-_FORMS: Mapping[str, Callable[[Any], bool]] = {
+_IS_VALID: Mapping[str, Callable[[Any], bool]] = {
     "max_length": lambda value: isinstance(value, int) and value > 0,
     "outputs": lambda value: isinstance(value, int) and value > 0,
     "document_tokens": lambda value: isinstance(value, int) and value > 0,
@@ -66,45 +66,57 @@ _FORMS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def read_model_manifest(folder: Path) -> ModelManifest:
-    """The note of a model folder."""
-    note = expect(folder, "model", LAYOUT)
-    missing = [name for name in ("scorer", "max_length", "scale") if name not in note]
-    if missing or note["scorer"] not in KINDS:
-        what = f"no {missing[0]}" if missing else f"a scorer of kind {note['scorer']!r}"
+    """The manifest of a model folder."""
+    manifest = expect(folder, "model", LAYOUT)
+    missing = [name for name in ("scorer", "max_length", "scale") if name not in manifest]
+    if missing or manifest["scorer"] not in KINDS:
+        problem = f"no {missing[0]}" if missing else f"a scorer of kind {manifest['scorer']!r}"
         raise DamagedError(
-            f"{folder}/tamis.json names {what}", hint="import the model again: tamis import-model"
+            f"{folder}/tamis.json names {problem}",
+            hint="import the model again: tamis import-model",
         )
-    for name, right in _FORMS.items():
-        if name in note and not right(note[name]):
+    for name, is_valid in _IS_VALID.items():
+        if name in manifest and not is_valid(manifest[name]):
             raise DamagedError(
-                f"{folder}/tamis.json has {note[name]!r} for {name}",
+                f"{folder}/tamis.json has {manifest[name]!r} for {name}",
                 hint="import the model again: tamis import-model",
             )
-    known = {each.name for each in fields(ModelManifest)} - {"facts"}
-    values = {name: _value(name, note[name]) for name in known if name in note}
-    rest = {name: value for name, value in note.items() if name not in (*known, KEY)}
-    return ModelManifest(**values, facts=rest)
+    field_names = {manifest_field.name for manifest_field in fields(ModelManifest)} - {"facts"}
+    values = {name: _value(name, manifest[name]) for name in field_names if name in manifest}
+    facts = {name: value for name, value in manifest.items() if name not in (*field_names, KEY)}
+    return ModelManifest(**values, facts=facts)
 
 
 def find_model_manifest(folder: Path) -> ModelManifest | None:
-    """The note of a model folder, or None for a plain Hugging Face folder."""
+    """The manifest of a model folder, or None for a plain Hugging Face folder."""
     return None if read_manifest(folder) is None else read_model_manifest(folder)
+
+
+def manifest_for(folder: Path, kind: Kind) -> ModelManifest | None:
+    """The manifest of a folder, or None; an error where it is of another kind of scorer."""
+    manifest = find_model_manifest(folder)
+    if manifest and manifest.scorer != kind:
+        raise InputError(
+            f"{folder} is a {manifest.scorer}, not a {kind}",
+            hint="open it with tamis.models.open_scorer",
+        )
+    return manifest
 
 
 def documents_of(folder: Path) -> Path:
     """The folder by which a bi-encoder's documents are encoded: itself, or one that it brings."""
-    note = find_model_manifest(folder)
-    return folder / note.documents if note and note.documents else folder
+    manifest = find_model_manifest(folder)
+    return folder / manifest.documents if manifest and manifest.documents else folder
 
 
-def write_model_manifest(folder: Path, note: ModelManifest) -> None:
+def write_model_manifest(folder: Path, manifest: ModelManifest) -> None:
     """Write `tamis.json` into a model folder whose weights are there."""
-    values = {name: value for name, value in asdict(note).items() if value is not None}
+    values = {name: value for name, value in asdict(manifest).items() if value is not None}
     facts = values.pop("facts")
     fixed = ("kind", "layout", "tamis", KEY)
-    rest = {name: value for name, value in facts.items() if name not in fixed}
+    other_facts = {name: value for name, value in facts.items() if name not in fixed}
     digests = weight_digests(folder)
-    write_manifest(folder, "model", LAYOUT, **values, **rest, **{KEY: digests})
+    write_manifest(folder, "model", LAYOUT, **values, **other_facts, **{KEY: digests})
 
 
 def _value(name: str, value: Any) -> Any:

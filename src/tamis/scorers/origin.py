@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.registry import absolute, python_spec
-from tamis.scorers._onnx import FILES, Backend
+from tamis.scorers._onnx import ONNX_FILES, Backend
 from tamis.scorers.model_manifest import Kind, find_model_manifest
 from tamis.scorers.weight_digests import Digests, digest_of
 from tamis.scorers.weights import weight_files
@@ -34,7 +34,7 @@ class Origin:
         by_hand = {name: value for name, value in settings.items() if value is not None}
         return cls(kind, absolute(folder), backend, by_hand)
 
-    def named(self, name: str) -> Origin:
+    def with_name(self, name: str) -> Origin:
         """The same under the name of a package or a hub id, which holds on any machine."""
         return replace(self, name=name)
 
@@ -62,10 +62,10 @@ class Origin:
 
 def files_read(folder: Path, backend: Backend) -> dict[str, Path]:
     """The files of weights that a back end reads of a model folder, by their names in it."""
-    paths = weight_files(folder) if backend == "torch" else [folder / FILES[backend]]
-    note = find_model_manifest(folder)
-    if note and note.documents:
-        paths += files_read(folder / note.documents, backend).values()
+    paths = weight_files(folder) if backend == "torch" else [folder / ONNX_FILES[backend]]
+    manifest = find_model_manifest(folder)
+    if manifest and manifest.documents:
+        paths += files_read(folder / manifest.documents, backend).values()
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 

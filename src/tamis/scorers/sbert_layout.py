@@ -9,18 +9,20 @@ from typing import Any
 from tamis.errors import InputError
 from tamis.scorers.tokens import json_of
 
-RUN = ("Transformer", "Pooling", "Normalize")
+SUPPORTED_MODULES = ("Transformer", "Pooling", "Normalize")
 """The modules that tamis runs; vectors get length one, with or without the last."""
-USUAL = "1_Pooling"
+DEFAULT_POOLING_FOLDER = "1_Pooling"
 
 
-def check_modules(folder: Path) -> None:
+def check_sbert_modules(folder: Path) -> None:
     """Refuse a bi-encoder of which tamis would leave something out."""
-    other = [name for name, _ in _modules(folder) if name.rpartition(".")[2] not in RUN]
+    other = [
+        name for name, _ in _modules(folder) if name.rpartition(".")[2] not in SUPPORTED_MODULES
+    ]
     if other:
         raise InputError(
             f"{folder} has a module that tamis does not run: {other[0]}",
-            hint=f"choose a bi-encoder of {', '.join(RUN[:-1])} and {RUN[-1]} only",
+            hint=f"choose a bi-encoder with these modules only: {', '.join(SUPPORTED_MODULES)}",
         )
     path = folder / "config_sentence_transformers.json"
     config = json_of(path) if path.is_file() else {}
@@ -34,8 +36,8 @@ def check_modules(folder: Path) -> None:
 
 def pooling_folder(folder: Path) -> Path:
     """Where a folder says how token vectors are pooled."""
-    found = [path for name, path in _modules(folder) if name.endswith(".Pooling")]
-    return folder / (found[0] if found else USUAL)
+    folders = [path for name, path in _modules(folder) if name.endswith(".Pooling")]
+    return folder / (folders[0] if folders else DEFAULT_POOLING_FOLDER)
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
@@ -44,7 +46,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
     if not path.is_file():
         return []
     try:
-        found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
-        return [(str(module["type"]), str(module["path"])) for module in found]
+        modules: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
+        return [(str(module["type"]), str(module["path"])) for module in modules]
     except (ValueError, TypeError, KeyError):
         raise InputError(f"{path} lists no modules", hint="copy the folder again") from None

@@ -9,7 +9,7 @@ from typing import Any
 from tamis.errors import InputError
 from tamis.scorers.tokens import Tokens
 
-MARKS = ("▁", "Ġ")
+WORD_START_MARKS = ("▁", "Ġ")
 """How SentencePiece and byte-level vocabularies mark the start of a word."""
 
 
@@ -25,10 +25,10 @@ def word_id(tokens: Tokens, word: str | int) -> int:
         raise InputError(f"{word!r} is no word", hint="give a word, a piece or an id")
     vocabulary = tokens.backend.get_vocab(with_added_tokens=True)
     mark = word_mark(vocabulary)
-    found = vocabulary.get(_piece(word, mark)) if mark else _whole(tokens.backend, word)
-    if found is None:
+    token_id = vocabulary.get(_piece(word, mark)) if mark else _single_token(tokens.backend, word)
+    if token_id is None:
         raise _not_one_token(tokens.backend, word, mark, vocabulary)
-    return int(found)
+    return int(token_id)
 
 
 def word_ids(tokens: Tokens, words: Sequence[str | int]) -> tuple[int, int]:
@@ -37,16 +37,16 @@ def word_ids(tokens: Tokens, words: Sequence[str | int]) -> tuple[int, int]:
         raise InputError(
             f"{len(words)} target words given", hint="give two: relevant, not relevant"
         )
-    found, faults = [], []
+    ids, faults = [], []
     for word in words:
         try:
-            found.append(word_id(tokens, word))
+            ids.append(word_id(tokens, word))
         except InputError as fault:
             faults.append(fault)
     if faults:
         hints = dict.fromkeys(fault.hint for fault in faults)
         raise InputError("; ".join(map(str, faults)), hint="; ".join(hints))
-    first, second = found
+    first, second = ids
     if first == second:
         raise InputError(
             f"{words[0]!r} and {words[1]!r} are the same token ({first})",
@@ -57,8 +57,10 @@ def word_ids(tokens: Tokens, words: Sequence[str | int]) -> tuple[int, int]:
 
 def word_mark(vocabulary: dict[str, int]) -> str:
     """The mark that starts a word in a vocabulary, or nothing."""
-    counts = {mark: sum(piece.startswith(mark) for piece in vocabulary) for mark in MARKS}
-    best = max(MARKS, key=lambda mark: counts[mark])
+    counts = {
+        mark: sum(piece.startswith(mark) for piece in vocabulary) for mark in WORD_START_MARKS
+    }
+    best = max(WORD_START_MARKS, key=lambda mark: counts[mark])
     return best if counts[best] * 100 > len(vocabulary) else ""
 
 
@@ -68,7 +70,7 @@ def _piece(word: str, mark: str) -> str:
     return mark + (word[1:] if word.startswith("_") and len(word) > 1 else word)
 
 
-def _whole(backend: Any, word: str) -> int | None:
+def _single_token(backend: Any, word: str) -> int | None:
     ids = backend.encode(word, add_special_tokens=False).ids
     unknown = [backend.token_to_id(name) for name in ("[UNK]", "<unk>")]
     return ids[0] if len(ids) == 1 and ids[0] not in unknown else None

@@ -1,4 +1,4 @@
-"""Relevance as a language model's choice between two words, from one step of writing.
+"""Relevance as a language model's choice between two words, from one decoding step.
 
 T5 runs without padding in tamis's own code; other sequence-to-sequence, causal and masked models
 run in transformers, in batches of one length.
@@ -18,28 +18,27 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
 from tamis.scorers import _t5
-from tamis.scorers._onnx import Backend, OnnxWriter, Session
+from tamis.scorers._onnx import Backend, OnnxLanguageModel, Session
 from tamis.scorers.batches import (
-    BUDGET,
+    TOKENS_PER_BATCH,
     Numbers,
     Rows,
     chunks,
     groups,
-    in_batches,
     probability,
+    run_batches,
 )
-from tamis.scorers.model_manifest import find_model_manifest
+from tamis.scorers.model_manifest import manifest_for
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.template import Template
-from tamis.scorers.tokens import TokenIds, Tokens
+from tamis.scorers.tokens import DEFAULT_LENGTH, TokenIds, Tokens
 from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
-TEMPLATE = "Query: {query} Document: {document} Relevant:"
-LENGTH = 512
-LONGEST_T5 = 4096
+DEFAULT_TEMPLATE = "Query: {query} Document: {document} Relevant:"
+MAX_T5_TOKENS = 4096
 """T5 knows distances, not positions, so this bounds only the table of distances."""
 Score = Literal["words", "logit", "vocabulary"]
 Family = Literal["sequence-to-sequence", "causal", "masked"]
@@ -47,7 +46,7 @@ SCORES: tuple[Score, ...] = ("words", "logit", "vocabulary")
 FAMILIES: tuple[Family, ...] = ("sequence-to-sequence", "causal", "masked")
 
 
-class Writer(Protocol):
+class LanguageModel(Protocol):
     """A language model that can say what it would write next."""
 
     def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Rows:
@@ -62,7 +61,7 @@ class TargetWords:
     word's logit) and `"vocabulary"` (its softmax over all tokens) are there to compare with.
     """
 
-    writer: Writer
+    language_model: LanguageModel
     tokens: Tokens
     template: Template
     ids: tuple[int, int]
@@ -70,7 +69,7 @@ class TargetWords:
     family: Family
     how: Score = "words"
     threads: int | None = None
-    budget: int = BUDGET
+    budget: int = TOKENS_PER_BATCH
     origin: Origin | None = None
 
     @classmethod
@@ -91,14 +90,9 @@ class TargetWords:
         What is not given is read from `tamis.json`. The family is read from config.json.
         """
         path = Path(folder)
-        note = find_model_manifest(path)
-        if note and note.scorer != "target-words":
-            raise InputError(
-                f"{folder} is a {note.scorer}, not a language model with target words",
-                hint="open it with tamis.models.open_scorer",
-            )
-        asked = words or (note.word_ids if note else None)
-        if not asked:
+        manifest = manifest_for(path, "target-words")
+        target_words = words or (manifest.word_ids if manifest else None)
+        if not target_words:
             raise InputError(
                 f"{folder} names no target words", hint='give two, for example "true" and "false"'
             )
@@ -107,19 +101,19 @@ class TargetWords:
         else:
             config = read_config(path)
             loaded = Loaded(path, config, {}, open_tokens(path, config))
-        kind = family_of(loaded, family or (note.family if note else None))
-        length = length_of(loaded, max_length or (note.max_length if note else None))
-        text = template or (note.template if note else None) or TEMPLATE
+        kind = family_of(loaded, family or (manifest.family if manifest else None))
+        length = length_of(loaded, max_length or (manifest.max_length if manifest else None))
+        text = template or (manifest.template if manifest else None) or DEFAULT_TEMPLATE
         return cls(
-            writer_of(loaded, kind, length)
+            language_model_of(loaded, kind, length)
             if backend == "torch"
-            else OnnxWriter(Session.open(path, backend, "target-words")),
+            else OnnxLanguageModel(Session.open(path, backend, "target-words")),
             loaded.tokens,
             Template(with_mask(text, loaded) if kind == "masked" else text),
-            word_ids(loaded.tokens, asked),
+            word_ids(loaded.tokens, target_words),
             length,
             kind,
-            _score(score or (note.score if note else None) or "words"),
+            _score(score or (manifest.score if manifest else None) or "words"),
             threads,
             origin=Origin.of(
                 "target-words", path, backend, words=list(words) if words else None, score=score,
@@ -133,14 +127,14 @@ class TargetWords:
 
     @property
     def scale(self) -> Scale:
-        """A probability, unless the bare logit was asked for."""
+        """A probability, or the bare logit."""
         return "logit" if self.how == "logit" else "probability"
 
     def score(self, pairs: Pairs) -> Scores:
-        """One value a pair, and how many tokens of it were cut."""
+        """One value per pair, and how many of its tokens were truncated."""
         values, truncated_tokens = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
-        for part, piece in chunks(pairs):
-            values[part], truncated_tokens[part] = self._score_chunk(piece)
+        for rows, piece in chunks(pairs):
+            values[rows], truncated_tokens[rows] = self._score_chunk(piece)
         return Scores(values, truncated_tokens)
 
     def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], list[int]]:
@@ -151,35 +145,35 @@ class TargetWords:
             return self._values([sequences[number] for number in batch.tolist()])
 
         lengths = [len(sequence) for sequence in sequences]
-        rows = in_batches(forward, lengths, budget=self.budget, threads=self.threads)
+        rows = run_batches(forward, lengths, budget=self.budget, threads=self.threads)
         return rows[:, 0], truncated_tokens
 
     def _values(self, sequences: Sequence[TokenIds]) -> Rows:
         first = self.ids[0]
         if self.how == "vocabulary":
-            logits = self.writer.first_logits(sequences, None)
+            logits = self.language_model.first_logits(sequences, None)
             highest = logits.max(1)
             total = np.exp(logits - highest[:, None]).sum(1)
             values: Rows = np.exp(logits[:, first] - highest) / total
             return values
         if self.how == "logit":
-            return self.writer.first_logits(sequences, [first])[:, 0]
-        yes, no = self.writer.first_logits(sequences, self.ids).T
+            return self.language_model.first_logits(sequences, [first])[:, 0]
+        yes, no = self.language_model.first_logits(sequences, self.ids).T
         return probability(yes - no)
 
 
 def _score(how: str) -> Score:
-    for known in SCORES:
-        if how == known:
-            return known
+    for score in SCORES:
+        if how == score:
+            return score
     raise InputError(f"there is no score {how!r}", hint=f"say {', '.join(SCORES)}")
 
 
-def family_of(loaded: Loaded, said: str | None = None) -> Family:
+def family_of(loaded: Loaded, family: str | None = None) -> Family:
     """What kind of language model this is said to be, or what its config describes."""
-    for known in FAMILIES:
-        if said == known:
-            return known
+    for known_family in FAMILIES:
+        if family == known_family:
+            return known_family
     names = loaded.config.get("architectures") or [""]
     if loaded.config.get("is_encoder_decoder") or names[0].endswith("ConditionalGeneration"):
         return "sequence-to-sequence"
@@ -193,26 +187,27 @@ def family_of(loaded: Loaded, said: str | None = None) -> Family:
     )
 
 
-def length_of(loaded: Loaded, wanted: int | None) -> int:
-    """At how many tokens texts are cut: what is wanted, if the model has that many positions."""
+def length_of(loaded: Loaded, max_length: int | None) -> int:
+    """The length in tokens at which texts are truncated; an error beyond the model's positions."""
     config = loaded.config
-    longest = config.get("n_positions") or config.get("max_position_embeddings") or LENGTH
+    longest = config.get("n_positions") or config.get("max_position_embeddings") or DEFAULT_LENGTH
     if config["model_type"] in _t5.FAMILIES:
-        longest = LONGEST_T5
+        longest = MAX_T5_TOKENS
     elif "roberta" in config["model_type"]:
         longest -= 2
-    if wanted is not None and not 0 < wanted <= longest:
+    if max_length is not None and not 0 < max_length <= longest:
         raise InputError(
-            f"cannot cut texts at {wanted} tokens", hint=f"this model takes {longest} at most"
+            f"cannot truncate texts at {max_length} tokens",
+            hint=f"this model takes {longest} at most",
         )
-    return wanted or min(LENGTH, longest)
+    return max_length or min(DEFAULT_LENGTH, longest)
 
 
-def writer_of(loaded: Loaded, family: Family, length: int) -> Writer:
+def language_model_of(loaded: Loaded, family: Family, length: int) -> LanguageModel:
     """The language model of a folder, ready to run."""
     if loaded.config["model_type"] in _t5.FAMILIES and family == "sequence-to-sequence":
         return _t5.build(loaded, length)
-    return FromTransformers.open(loaded, family)
+    return TransformersModel.open(loaded, family)
 
 
 def with_mask(template: str, loaded: Loaded) -> str:
@@ -223,12 +218,12 @@ def with_mask(template: str, loaded: Loaded) -> str:
 
 def mask_of(loaded: Loaded) -> str:
     """The mask token of a masked language model."""
-    known = [mask for mask in ("[MASK]", "<mask>") if loaded.tokens.backend.token_to_id(mask)]
-    if not known:
+    masks = [mask for mask in ("[MASK]", "<mask>") if loaded.tokens.backend.token_to_id(mask)]
+    if not masks:
         raise InputError(
             f"the tokenizer of {loaded.folder} has no mask", hint="is it a masked language model?"
         )
-    return known[0]
+    return masks[0]
 
 
 @contextmanager
@@ -247,7 +242,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 @dataclass(frozen=True, eq=False)
-class FromTransformers:
+class TransformersModel:
     """Any language model that transformers can load, in batches of one length."""
 
     model: Any
@@ -255,7 +250,7 @@ class FromTransformers:
     special: int
 
     @classmethod
-    def open(cls, loaded: Loaded, family: Family) -> FromTransformers:
+    def open(cls, loaded: Loaded, family: Family) -> TransformersModel:
         """The model of a folder; `special` is the mask or the token that starts the answer."""
         transformers = require("transformers")
         kinds = {
@@ -264,11 +259,11 @@ class FromTransformers:
             "masked": transformers.AutoModelForMaskedLM,
         }
         with quiet_transformers():
-            model, told = kinds[family].from_pretrained(
+            model, loading_info = kinds[family].from_pretrained(
                 loaded.folder, local_files_only=True, dtype=require("torch").float32,
                 output_loading_info=True,
             )  # fmt: skip
-        missing = sorted(told["missing_keys"])
+        missing = sorted(loading_info["missing_keys"])
         if missing:
             raise InputError(
                 f"{loaded.folder} has no weights {missing[0]} and is no {family} language model",
@@ -284,24 +279,28 @@ class FromTransformers:
     def first_logits(self, sequences: Sequence[TokenIds], ids: Sequence[int] | None) -> Rows:
         """See `Writer.first_logits`."""
         torch = require("torch")
-        found, start = [], 0
+        outputs, start = [], 0
         with torch.inference_mode():
             for count, _ in groups([len(sequence) for sequence in sequences]):
                 block = np.stack(sequences[start : start + count]).astype(np.int64)
-                found.append(self._logits(torch.from_numpy(block)))
+                outputs.append(self._logits(torch.from_numpy(block)))
                 start += count
-            logits: Rows = torch.cat(found).numpy()
+            logits: Rows = torch.cat(outputs).numpy()
         return logits if ids is None else logits[:, list(ids)]
 
     def _logits(self, block: Tensor) -> Tensor:
         torch = require("torch")
-        whole = torch.ones_like(block)
+        attention_mask = torch.ones_like(block)
         if self.family == "sequence-to-sequence":
             start = torch.full((len(block), 1), self.special)
-            return self.model(block, attention_mask=whole, decoder_input_ids=start).logits[:, 0]
+            return self.model(block, attention_mask=attention_mask, decoder_input_ids=start).logits[
+                :, 0
+            ]
         if self.family == "masked":
             place = block.shape[1] - 1 - (block == self.special).flip(1).int().argmax(1)
-            return self.model(block, attention_mask=whole).logits[torch.arange(len(block)), place]
-        few = "logits_to_keep" in inspect.signature(self.model.forward).parameters
-        kept = {"logits_to_keep": 1} if few else {}
-        return self.model(block, attention_mask=whole, **kept).logits[:, -1]
+            return self.model(block, attention_mask=attention_mask).logits[
+                torch.arange(len(block)), place
+            ]
+        can_limit_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+        options = {"logits_to_keep": 1} if can_limit_logits else {}
+        return self.model(block, attention_mask=attention_mask, **options).logits[:, -1]

@@ -1,4 +1,4 @@
-"""A template such as `Query: {query} Document: {document} Relevant:` filled, tokenised and cut.
+"""A template such as `Query: {query} Document: {document} Relevant:` filled and tokenised.
 
 The whole text is tokenised at once, so that no piece differs from what the model saw in training;
 tokens are then taken out of the document's end, and out of the query's only where it has more
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tamis.errors import InputError
-from tamis.scorers.tokens import TokenIds, Tokens, clean, share
+from tamis.scorers.tokens import TokenIds, Tokens, clean, share_room
 
-TEXTS_AT_ONCE = 64
+PAIRS_PER_BATCH = 64
 FIELD = re.compile(r"\{(query|document)\}")
 
 
@@ -42,31 +42,31 @@ class Template:
         values = {"query": query, "document": document}
         spans: dict[str, tuple[int, int]] = {}
         text = ""
-        for number, part in enumerate(FIELD.split(self.text)):
-            added = values[part] if number % 2 else part
+        for number, piece in enumerate(FIELD.split(self.text)):
+            added = values[piece] if number % 2 else piece
             if number % 2:
-                spans[part] = (len(text), len(text) + len(added))
+                spans[piece] = (len(text), len(text) + len(added))
             text += added
         return text, spans["query"], spans["document"]
 
     def encode(
         self, tokens: Tokens, pairs: Sequence[tuple[str, str]], longest: int
     ) -> tuple[list[TokenIds], list[int]]:
-        """The token ids of each pair, at most `longest`, and how many of them were cut."""
+        """The token ids of each pair, at most `longest`, and how many were truncated."""
         ids: list[TokenIds] = []
         truncated_tokens: list[int] = []
-        for start in range(0, len(pairs), TEXTS_AT_ONCE):
-            some = pairs[start : start + TEXTS_AT_ONCE]
-            filled = [self.fill(clean(query), clean(document)) for query, document in some]
+        for start in range(0, len(pairs), PAIRS_PER_BATCH):
+            batch = pairs[start : start + PAIRS_PER_BATCH]
+            filled = [self.fill(clean(query), clean(document)) for query, document in batch]
             encodings = tokens.backend.encode_batch([text for text, _, _ in filled])
             for encoding, (_, query, document) in zip(encodings, filled, strict=True):
-                kept = self._kept(encoding.offsets, query, document, longest)
-                every = np.array(encoding.ids, np.int32)
-                ids.append(every if kept is None else every[kept])
-                truncated_tokens.append(len(every) - len(ids[-1]))
+                mask = self._mask_to_fit(encoding.offsets, query, document, longest)
+                all_ids = np.array(encoding.ids, np.int32)
+                ids.append(all_ids if mask is None else all_ids[mask])
+                truncated_tokens.append(len(all_ids) - len(ids[-1]))
         return ids, truncated_tokens
 
-    def _kept(
+    def _mask_to_fit(
         self,
         offsets: list[tuple[int, int]],
         query: tuple[int, int],
@@ -83,10 +83,10 @@ class Template:
                 f"the template alone fills {longest - room} of {longest} tokens",
                 hint="shorten it or raise the maximum length",
             )
-        query_kept, document_kept = share(len(of_query), len(of_document), room)
+        kept_query_tokens, kept_document_tokens = share_room(len(of_query), len(of_document), room)
         keep = np.ones(len(offsets), np.bool_)
-        keep[of_query[query_kept:]] = False
-        keep[of_document[document_kept:]] = False
+        keep[of_query[kept_query_tokens:]] = False
+        keep[of_document[kept_document_tokens:]] = False
         return keep
 
 

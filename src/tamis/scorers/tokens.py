@@ -1,6 +1,6 @@
-"""A model folder's tokenizer: texts to token ids, two texts to one sequence, and what is cut.
+"""A model folder's tokenizer: texts to token ids, two texts to one sequence, and what is truncated.
 
-Only the document is cut. A query keeps at least half of the room there is, and is itself cut
+Only the document is truncated. A query keeps at least half of the room, and is itself truncated
 only where it is longer than that and the document needs the rest.
 """
 
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tamis.errors import InputError, require
 
 TokenIds = NDArray[np.int32]
-TEXTS_AT_ONCE = 256
+TEXTS_PER_BATCH = 256
+DEFAULT_LENGTH = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +52,14 @@ class Layout:
         >>> ids.tolist(), segments.tolist()
         ([101, 7, 8, 102, 9, 102], [0, 0, 0, 0, 1, 1])
         """
-        parts = (self.before, query, self.between, text, self.after)
-        ids = np.concatenate([np.asarray(part, np.int32) for part in parts])
-        return ids, np.repeat(np.array(self.segments, np.int32), [len(part) for part in parts])
+        pieces = (self.before, query, self.between, text, self.after)
+        ids = np.concatenate([np.asarray(piece, np.int32) for piece in pieces])
+        return ids, np.repeat(np.array(self.segments, np.int32), [len(piece) for piece in pieces])
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """The tokenizer of a model folder, without its own cutting and padding."""
+    """The tokenizer of a model folder, without its own truncation and padding."""
 
     backend: Any
     segmented: bool = True
@@ -81,7 +82,7 @@ class Tokens:
             )
         backend.no_truncation()
         backend.no_padding()
-        return cls(backend, _segmented(folder))
+        return cls(backend, _has_segments(folder))
 
     @property
     def size(self) -> int:
@@ -90,25 +91,28 @@ class Tokens:
 
     def encode(self, texts: Sequence[str], keep: int) -> list[Encoded]:
         """The first `keep` ids of every text, without special tokens."""
-        found: list[Encoded] = []
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            some = [clean(text) for text in texts[start : start + TEXTS_AT_ONCE]]
-            for encoding in self.backend.encode_batch_fast(some, add_special_tokens=False):
+        encoded: list[Encoded] = []
+        for start in range(0, len(texts), TEXTS_PER_BATCH):
+            batch = [clean(text) for text in texts[start : start + TEXTS_PER_BATCH]]
+            for encoding in self.backend.encode_batch_fast(batch, add_special_tokens=False):
                 ids = encoding.ids
-                found.append(Encoded(np.array(ids[:keep], np.int32), len(ids)))
-        return found
+                encoded.append(Encoded(np.array(ids[:keep], np.int32), len(ids)))
+        return encoded
 
     def pair_layout(self) -> Layout:
         """How the tokenizer joins two texts."""
         encoding = self.backend.encode("a", "a")
-        parts: list[list[int]] = [[], [], [], [], []]
+        ids_by_place: list[list[int]] = [[], [], [], [], []]
         segments = [0] * 5
-        for token, segment, place in _placed(encoding):
-            parts[place].append(token)
+        for token, segment, place in _assign_places(encoding):
+            ids_by_place[place].append(token)
             segments[place] = segment if self.segmented else 0
         first, second, third, fourth, fifth = segments
         return Layout(
-            tuple(parts[0]), tuple(parts[2]), tuple(parts[4]), (first, second, third, fourth, fifth)
+            tuple(ids_by_place[0]),
+            tuple(ids_by_place[2]),
+            tuple(ids_by_place[4]),
+            (first, second, third, fourth, fifth),
         )
 
     def single_layout(self) -> Layout:
@@ -132,16 +136,16 @@ def _read_tokenizer(path: Path) -> Any:
 def json_of(path: Path) -> dict[str, Any]:
     """The object in a JSON file."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        value = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}", hint="copy the folder again") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise InputError(f"{path} holds no JSON object", hint="copy the folder again")
-    return found
+    return value
 
 
-def length_said(folder: Path) -> int | None:
-    """At how many tokens the tokenizer of a folder says texts are cut, if it does.
+def tokenizer_length(folder: Path) -> int | None:
+    """The length in tokens at which a tokenizer says texts are truncated, if it does.
 
     A tokenizer that knows no limit writes a number beyond all bounds, which is taken as it is.
     """
@@ -150,7 +154,12 @@ def length_said(folder: Path) -> int | None:
     return int(length) if isinstance(length, int | float) and length >= 1 else None
 
 
-def _segmented(folder: Path) -> bool:
+def default_length(folder: Path, longest: int) -> int:
+    """The length in tokens of a model that does not say one: at most 512 and `longest`."""
+    return min(DEFAULT_LENGTH, longest, tokenizer_length(folder) or DEFAULT_LENGTH)
+
+
+def _has_segments(folder: Path) -> bool:
     """Whether a tokenizer gives segments: unless it names its outputs, all but the plain one do."""
     path = folder / "tokenizer_config.json"
     config = json_of(path) if path.is_file() else {}
@@ -163,7 +172,7 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
-def _placed(encoding: Any) -> list[tuple[int, int, int]]:
+def _assign_places(encoding: Any) -> list[tuple[int, int, int]]:
     """Every token with its segment and its place: before, first, between, second, after."""
     of = encoding.sequence_ids
     first = [number for number, sequence in enumerate(of) if sequence == 0]
@@ -177,11 +186,11 @@ def _placed(encoding: Any) -> list[tuple[int, int, int]]:
     return places
 
 
-def share(query: int, document: int, room: int) -> tuple[int, int]:
+def share_room(query: int, document: int, room: int) -> tuple[int, int]:
     """How many tokens of a query and of a document fit into so much room.
 
-    >>> share(10, 100, 60), share(90, 100, 60), share(90, 10, 60)
+    >>> share_room(10, 100, 60), share_room(90, 100, 60), share_room(90, 10, 60)
     ((10, 50), (30, 30), (50, 10))
     """
-    kept = min(query, max(room // 2, room - document))
-    return kept, min(document, room - kept)
+    query_tokens = min(query, max(room // 2, room - document))
+    return query_tokens, min(document, room - query_tokens)

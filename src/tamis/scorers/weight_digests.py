@@ -1,4 +1,4 @@
-"""The SHA-256 of a model's weights, recorded in its note and checked when a file is opened.
+"""The SHA-256 of a model's weights, recorded in its manifest and checked when a file is opened.
 
 A file is read for it once: that it was right is remembered by path, size and time of change.
 """
@@ -13,7 +13,7 @@ from tamis.errors import DamagedError, InputError
 from tamis.manifest import NAME, read_manifest
 
 KEY = "weights_sha256"
-"""Under which name the note keeps the digest of each file."""
+"""The manifest's key for the digest of each file."""
 WEIGHT_FILES = ("*.safetensors", "*.bin", "onnx/*.onnx")
 Digests = dict[str, str]
 
@@ -25,8 +25,8 @@ def weight_digests(folder: Path) -> Digests:
 
 
 def check_weights(folder: Path, file: Path) -> None:
-    """Refuse a file of weights that is not the one the note of its folder records, if it does."""
-    expected = _recorded(folder).get(file.relative_to(folder).as_posix())
+    """Refuse a file of weights that is not the one recorded in its folder's manifest, if any is."""
+    expected = _recorded_digests(folder).get(file.relative_to(folder).as_posix())
     if expected is None:
         return
     mark = _mark(file, expected)
@@ -36,10 +36,10 @@ def check_weights(folder: Path, file: Path) -> None:
 
 
 def digest_of(folder: Path, file: Path) -> str:
-    """The SHA-256 of a file of weights: what the note of a folder records, else what it is."""
-    owner = next((part for part in file.parents if (part / NAME).is_file()), folder)
+    """The SHA-256 of a file of weights: what the manifest of a folder records, else what it is."""
+    owner = next((parent for parent in file.parents if (parent / NAME).is_file()), folder)
     if owner.is_relative_to(folder):
-        recorded = _recorded(owner).get(file.relative_to(owner).as_posix())
+        recorded = _recorded_digests(owner).get(file.relative_to(owner).as_posix())
         if recorded is not None:
             return recorded
     return sha256_of(file)
@@ -57,14 +57,14 @@ def has_digest(file: Path, expected: str) -> bool:
 
 
 def verify_weights(folder: Path) -> None:
-    """Read every file of weights that the note records; `DamagedError` names the first that is not
-    what was written.
+    """Read every file of weights that the manifest records; `DamagedError` names the first that
+    is not what was written.
     """
-    recorded = _recorded(folder)
+    recorded = _recorded_digests(folder)
     if not recorded:
         raise InputError(
             f"{folder} has no checksums to verify",
-            hint="its note records none: tamis import-model writes a folder that has them",
+            hint="its manifest records none: tamis import-model writes a folder that has them",
         )
     for name, expected in recorded.items():
         if not (folder / name).is_file():
@@ -72,7 +72,7 @@ def verify_weights(folder: Path) -> None:
         _check(folder / name, expected)
 
 
-def _recorded(folder: Path) -> Digests:
+def _recorded_digests(folder: Path) -> Digests:
     recorded = (read_manifest(folder) or {}).get(KEY, {})
     if not isinstance(recorded, dict) or not all(isinstance(v, str) for v in recorded.values()):
         raise DamagedError(

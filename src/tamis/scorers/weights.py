@@ -14,8 +14,7 @@ from tamis.scorers.weight_digests import check_weights
 
 Tensor = Any
 Weights = dict[str, Tensor]
-PADDED = 1024
-"""How many rows an embedding may have beyond the tokenizer's ids."""
+MAX_PADDING_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +40,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a folder."""
     path = folder / "config.json"
     if not path.is_file():
-        what = "has no config.json" if folder.is_dir() else "is not a folder"
+        problem = "has no config.json" if folder.is_dir() else "is not a folder"
         raise InputError(
-            f"{folder} {what}", hint="a model is a Hugging Face folder: config, tokenizer, weights"
+            f"{folder} {problem}",
+            hint="a model is a Hugging Face folder: config, tokenizer, weights",
         )
     config = json_of(path)
     if "model_type" not in config:
@@ -93,7 +93,7 @@ def read_weights(folder: Path) -> Weights:
 def _read(file: Path) -> Weights:
     torch, damaged = require("torch"), require("safetensors").SafetensorError
     try:
-        found: Weights = (
+        weights: Weights = (
             torch.load(file, map_location="cpu", weights_only=True)
             if file.suffix == ".bin"
             else require("safetensors.torch").load_file(file)
@@ -104,7 +104,7 @@ def _read(file: Path) -> Weights:
         raise InputError(
             f"{file} cannot be read: {reason}", hint="the file is damaged: copy it again"
         ) from None
-    return found
+    return weights
 
 
 def open_tokens(folder: Path, config: Mapping[str, Any]) -> Tokens:
@@ -124,7 +124,7 @@ def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
 
 
 def _check_rows(folder: Path, tokens: Tokens, rows: int) -> None:
-    if not tokens.size <= rows <= tokens.size + PADDED:
+    if not tokens.size <= rows <= tokens.size + MAX_PADDING_ROWS:
         raise InputError(
             f"{folder}: the tokenizer has {tokens.size} ids, the weights have {rows} embeddings",
             hint="tokenizer and weights are of different models: copy both from the same place",

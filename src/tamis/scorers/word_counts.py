@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from tamis.collection.arrow_files import check_columns, read_parquet, reading, write_parquet
 from tamis.durable import new_file
 from tamis.errors import InputError
-from tamis.scorers.bag_of_words import Ints, pieces, read_bags
+from tamis.scorers.bag_of_words import Ints, read_bags, text_pieces
 from tamis.search.build import searched_text
 from tamis.text.analysis import analyzer
 from tamis.types import Document, Ids
 
-NOTE = b"tamis"
+METADATA_KEY = b"tamis"
 KIND = "word counts"
-COUNT_AGAIN = "count the words again"
+DAMAGED_HINT = "count the words again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +30,11 @@ class WordCounts:
     """How many documents there are, and in how many of them each word occurs.
 
     >>> counts = WordCounts.of([Document("d1", "A fine sieve"), Document("d2", "fine, FINE!")])
-    >>> counts.documents, counts.frequencies(["fine", "sieve", "drum"]).tolist()
+    >>> counts.num_documents, counts.frequencies(["fine", "sieve", "drum"]).tolist()
     (2, [2, 1, 0])
     """
 
-    documents: int
+    num_documents: int
     words: Ids
     documents_of: Ints
     analyzer: str = "unicode"
@@ -45,7 +45,7 @@ class WordCounts:
         """Count the words of documents in one pass; memory grows with distinct words only."""
         bulk = analyzer(analyzer_name).bulk()
         counts, total = np.zeros(0, np.int64), 0
-        for texts in pieces(map(searched_text, documents)):
+        for texts in text_pieces(map(searched_text, documents)):
             bags = read_bags(bulk, texts)
             new = np.bincount(bags.words, minlength=len(bulk.terms))
             new[: len(counts)] += counts
@@ -58,54 +58,56 @@ class WordCounts:
     def frequencies(self, words: list[str]) -> Ints:
         """In how many documents each of these words occurs."""
         numbers = self.words.numbers(words)
-        known = numbers >= 0
-        found = np.zeros(len(words), np.int32)
-        found[known] = self.documents_of[numbers[known]]
-        return found
+        is_known = numbers >= 0
+        counts = np.zeros(len(words), np.int32)
+        counts[is_known] = self.documents_of[numbers[is_known]]
+        return counts
 
     def idf(self, words: list[str]) -> NDArray[np.float64]:
         """ln(1 + (N - df + .5) / (df + .5)) of each of these words."""
         frequency = self.frequencies(words)
-        return np.log1p((self.documents - frequency + 0.5) / (frequency + 0.5))
+        return np.log1p((self.num_documents - frequency + 0.5) / (frequency + 0.5))
 
     def save(self, path: Path | str, *, force: bool = False) -> None:
         """Write a Parquet file that `WordCounts.open` reads."""
-        note = {"kind": KIND, "documents": self.documents, "analyzer": self.analyzer}
-        note["version"] = analyzer(self.analyzer).version
+        header = {"kind": KIND, "documents": self.num_documents, "analyzer": self.analyzer}
+        header["version"] = analyzer(self.analyzer).version
         columns = {"word": list(self.words), "documents": self.documents_of}
         table = pa.table(columns, pa.schema({"word": pa.string(), "documents": pa.int32()}))
-        with new_file(Path(path), force=force) as part:
-            write_parquet(table.replace_schema_metadata({NOTE: json.dumps(note)}), part)
+        with new_file(Path(path), force=force) as temporary_path:
+            write_parquet(
+                table.replace_schema_metadata({METADATA_KEY: json.dumps(header)}), temporary_path
+            )
 
     @classmethod
     def open(cls, path: Path | str) -> WordCounts:
         """Read what `save` wrote."""
-        table, note = _read(Path(path))
-        with reading(path, COUNT_AGAIN):
-            return cls._of_table(table, note, path)
+        table, header = _read(Path(path))
+        with reading(path, DAMAGED_HINT):
+            return cls._of_table(table, header, path)
 
     @classmethod
-    def _of_table(cls, table: pa.Table, note: dict[str, Any], path: Path | str) -> WordCounts:
-        current = analyzer(note["analyzer"]).version
-        if note["version"] != current:
+    def _of_table(cls, table: pa.Table, header: dict[str, Any], path: Path | str) -> WordCounts:
+        current = analyzer(header["analyzer"]).version
+        if header["version"] != current:
             raise InputError(
-                f"{path} counts words of the analyzer {note['analyzer']!r} version "
-                f"{note['version']!r}, this tamis has {current!r}",
-                hint=COUNT_AGAIN,
+                f"{path} counts words of the analyzer {header['analyzer']!r} version "
+                f"{header['version']!r}, this tamis has {current!r}",
+                hint=DAMAGED_HINT,
             )
-        check_columns(table, path, COUNT_AGAIN, texts=["word"], numbers=["documents"])
+        check_columns(table, path, DAMAGED_HINT, texts=["word"], numbers=["documents"])
         words, number_of = Ids.numbering(table.column("word").to_pylist())
         documents_of = np.zeros(len(words), np.int32)
         documents_of[number_of] = table.column("documents").to_numpy()
-        return cls(note["documents"], words, documents_of, note["analyzer"])
+        return cls(header["documents"], words, documents_of, header["analyzer"])
 
 
 def _read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="is the path right?")
-    table = read_parquet(path, hint=COUNT_AGAIN)
-    with reading(path, COUNT_AGAIN):
-        note = json.loads((table.schema.metadata or {}).get(NOTE, b"{}"))
-    if not isinstance(note, dict) or note.get("kind") != KIND:
+    table = read_parquet(path, hint=DAMAGED_HINT)
+    with reading(path, DAMAGED_HINT):
+        header = json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
+    if not isinstance(header, dict) or header.get("kind") != KIND:
         raise InputError(f"{path} is not a file of word counts", hint="WordCounts.save writes one")
-    return table, note
+    return table, header

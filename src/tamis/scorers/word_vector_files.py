@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from tamis.collection.lines import BOM, not_utf8, numbered_bytes, open_bytes
 from tamis.errors import InputError, LineError, UnknownFormatError
 
-SAMPLE = 1 << 12
-"""Bytes after the first line that tell text from binary."""
-LINES = 1 << 12
-"""So many lines are parsed at a time."""
-CHUNK = 1 << 22
-LONGEST_WORD = 1 << 16
-FASTTEXT = (793712314).to_bytes(4, "little")
-NUMPY = b"\x93NUMPY"
-PLAIN = bytes(set(range(256)) - set(range(32)) | set(b"\t\n\r"))
+FORMAT_SAMPLE_BYTES = 1 << 12
+LINES_PER_BLOCK = 1 << 12
+BYTES_PER_READ = 1 << 22
+MAX_WORD_BYTES = 1 << 16
+FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")
+NUMPY_MAGIC = b"\x93NUMPY"
+TEXT_BYTES = bytes(set(range(256)) - set(range(32)) | set(b"\t\n\r"))
 
 Words = tuple[list[str], NDArray[np.float32]]
 Line = tuple[int, bytes]
@@ -43,7 +41,7 @@ def shape_of(path: Path) -> Shape:
     """How a vector file is laid out, by its first bytes."""
     with open_bytes(path) as stream:
         first = stream.readline(1 << 20).removeprefix(BOM)
-        sample = stream.read(SAMPLE)
+        sample = stream.read(FORMAT_SAMPLE_BYTES)
     _refuse_others(path, first)
     fields = first.split()
     if len(fields) == 2 and all(field.isdigit() for field in fields):
@@ -52,18 +50,18 @@ def shape_of(path: Path) -> Shape:
             raise LineError(path, 1, "vectors of 0 numbers", hint="the second number counts them")
         return Shape(not _is_text(sample), dimensions, words)
     if len(fields) < 2:
-        raise LineError(path, 1, _cut(first), hint="a line is a word and its numbers")
+        raise LineError(path, 1, _quote(first), hint="a line is a word and its numbers")
     return Shape(False, len(fields) - 1, None)
 
 
 def _refuse_others(path: Path, first: bytes) -> None:
     if not first:
         raise InputError(f"{path} is empty", hint="a line is a word and its numbers")
-    if first.startswith(FASTTEXT):
+    if first.startswith(FASTTEXT_MAGIC):
         raise UnknownFormatError(
             f"{path} is a fastText model (.bin)", hint="give the .vec file beside it"
         )
-    if first.startswith(NUMPY):
+    if first.startswith(NUMPY_MAGIC):
         raise UnknownFormatError(
             f"{path} is a matrix without words", hint="name the folder that holds it and its words"
         )
@@ -76,7 +74,7 @@ def _refuse_others(path: Path, first: bytes) -> None:
 
 def _is_text(data: bytes) -> bool:
     """Whether bytes, which may end inside a character, are UTF-8 without control characters."""
-    if data.translate(None, PLAIN):
+    if data.translate(None, TEXT_BYTES):
         return False
     try:
         data.decode()
@@ -85,9 +83,9 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _cut(line: bytes) -> str:
-    shown = line.decode(errors="replace").strip()
-    return f"found {shown[:40] + '…' if len(shown) > 40 else shown!r}" if shown else "an empty line"
+def _quote(line: bytes) -> str:
+    text = line.decode(errors="replace").strip()
+    return f"found {text[:40] + '…' if len(text) > 40 else text!r}" if text else "an empty line"
 
 
 # Text
@@ -99,13 +97,15 @@ def read_text(path: Path, shape: Shape) -> Words:
     if shape.words is not None:
         next(lines)
     words: list[str] = []
-    parts = [np.empty((0, shape.dimensions), np.float32)]
-    while block := list(islice(lines, LINES)):
-        cut = [_split(path, line, shape.dimensions) for line in block]
-        words += [word for word, _ in cut]
-        parts.append(_numbers(path, block, [rest for _, rest in cut], shape.dimensions))
+    matrices = [np.empty((0, shape.dimensions), np.float32)]
+    while block := list(islice(lines, LINES_PER_BLOCK)):
+        split_lines = [_split(path, line, shape.dimensions) for line in block]
+        words += [word for word, _ in split_lines]
+        matrices.append(
+            _numbers(path, block, [numbers for _, numbers in split_lines], shape.dimensions)
+        )
     _check_count(path, shape, len(words))
-    return words, np.concatenate(parts)
+    return words, np.concatenate(matrices)
 
 
 def _split(path: Path, line: Line, dimensions: int) -> tuple[str, bytes]:
@@ -113,10 +113,10 @@ def _split(path: Path, line: Line, dimensions: int) -> tuple[str, bytes]:
     number, raw = line
     fields = raw.split()
     word = fields[:-dimensions]
-    if not word or (len(word) > 1 and len(_parsed(word[-1])) == 1):
-        found = len(fields) - 1
-        what = f"{found} numbers, not {dimensions}" if found > 0 else _cut(raw)
-        raise LineError(path, number, what, hint=_hint(dimensions))
+    if not word or (len(word) > 1 and len(_parse_numbers(word[-1])) == 1):
+        count = len(fields) - 1
+        problem = f"{count} numbers, not {dimensions}" if count > 0 else _quote(raw)
+        raise LineError(path, number, problem, hint=_hint(dimensions))
     try:
         return b" ".join(word).decode(), b" ".join(fields[-dimensions:])
     except UnicodeDecodeError as error:
@@ -127,7 +127,7 @@ def _hint(dimensions: int) -> str:
     return f"every line is a word and {dimensions} numbers, as the first one says"
 
 
-def _parsed(text: bytes) -> NDArray[np.float32]:
+def _parse_numbers(text: bytes) -> NDArray[np.float32]:
     """The numbers of a text; none where something in it is not a number."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # what an older numpy says instead
@@ -138,32 +138,32 @@ def _parsed(text: bytes) -> NDArray[np.float32]:
 
 
 def _numbers(
-    path: Path, block: list[Line], rests: list[bytes], dimensions: int
+    path: Path, block: list[Line], number_fields: list[bytes], dimensions: int
 ) -> NDArray[np.float32]:
     """The numbers of many lines at once; field by field where something is wrong, to say where."""
-    values = _parsed(b" ".join(rests))
-    if len(values) == len(rests) * dimensions and np.isfinite(values).all():
+    values = _parse_numbers(b" ".join(number_fields))
+    if len(values) == len(number_fields) * dimensions and np.isfinite(values).all():
         return values.reshape(-1, dimensions)
     fields = (
         (number, field)
-        for (number, _), rest in zip(block, rests, strict=True)
-        for field in rest.split()
+        for (number, _), numbers in zip(block, number_fields, strict=True)
+        for field in numbers.split()
     )
     number, bad = next(
-        (number, field) for number, field in fields if not _is_finite(_parsed(field))
+        (number, field) for number, field in fields if not _is_finite(_parse_numbers(field))
     )
-    what = f"{bad.decode(errors='replace')!r} is not a finite number"
-    raise LineError(path, number, what, hint=_hint(dimensions))
+    problem = f"{bad.decode(errors='replace')!r} is not a finite number"
+    raise LineError(path, number, problem, hint=_hint(dimensions))
 
 
 def _is_finite(values: NDArray[np.float32]) -> bool:
     return len(values) == 1 and bool(np.isfinite(values[0]))
 
 
-def _check_count(path: Path, shape: Shape, found: int) -> None:
-    if shape.words is not None and found != shape.words:
+def _check_count(path: Path, shape: Shape, count: int) -> None:
+    if shape.words is not None and count != shape.words:
         raise InputError(
-            f"{path} has {found:,} words, but its first line says {shape.words:,}",
+            f"{path} has {count:,} words, but its first line says {shape.words:,}",
             hint="it was cut short: fetch it again (or correct the first line)",
         )
 
@@ -178,38 +178,38 @@ def read_binary(path: Path, shape: Shape) -> Words:
     bytes that are not: no text has that word, and there is no line that could be corrected.
     """
     words: list[str] = []
-    parts = [np.empty((0, shape.dimensions), np.float32)]
+    matrices = [np.empty((0, shape.dimensions), np.float32)]
     with open_bytes(path) as stream:
         stream.readline()
-        for found, vectors in _records(path, stream, shape):
-            words += found
-            parts.append(vectors)
+        for new_words, vectors in _records(path, stream, shape):
+            words += new_words
+            matrices.append(vectors)
     _check_count(path, shape, len(words))
-    return words, np.concatenate(parts)
+    return words, np.concatenate(matrices)
 
 
 def _records(path: Path, stream: BinaryIO, shape: Shape) -> Iterator[Words]:
     """The records of a binary file, as many at a time as were read."""
-    size, left, rest = 4 * shape.dimensions, shape.words or 0, b""
-    while left:
-        data = stream.read(max(CHUNK, 2 * size))
-        rest += data
+    size, remaining, buffer = 4 * shape.dimensions, shape.words or 0, b""
+    while remaining:
+        data = stream.read(max(BYTES_PER_READ, 2 * size))
+        buffer += data
         words: list[str] = []
         vectors: list[bytes] = []
         at = 0
-        while len(words) < left:
-            blank = rest.find(b" ", at)
-            if blank < 0 or blank + 1 + size > len(rest):
+        while len(words) < remaining:
+            blank = buffer.find(b" ", at)
+            if blank < 0 or blank + 1 + size > len(buffer):
                 break
-            words.append(rest[at:blank].lstrip(b"\n").decode(errors="replace"))
-            vectors.append(rest[blank + 1 : blank + 1 + size])
+            words.append(buffer[at:blank].lstrip(b"\n").decode(errors="replace"))
+            vectors.append(buffer[blank + 1 : blank + 1 + size])
             at = blank + 1 + size
-        rest, left = rest[at:], left - len(words)
+        buffer, remaining = buffer[at:], remaining - len(words)
         yield words, np.frombuffer(b"".join(vectors), "<f4").reshape(-1, shape.dimensions)
         if not data:
             return
-        if rest.find(b" ") < 0 and len(rest) > LONGEST_WORD:
+        if buffer.find(b" ") < 0 and len(buffer) > MAX_WORD_BYTES:
             raise InputError(
-                f"{path} has {len(rest):,} bytes without a blank where a word should be",
+                f"{path} has {len(buffer):,} bytes without a blank where a word should be",
                 hint="it is damaged: fetch it again",
             )

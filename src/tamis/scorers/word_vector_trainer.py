@@ -14,13 +14,13 @@ from tamis.search.build import searched_text
 from tamis.text.analysis import analyzer
 from tamis.types import Document
 
-PIECE = 10_000
-"""Gensim drops what a text has beyond so many words, so longer texts are handed over in pieces."""
+WORDS_PER_PIECE = 10_000
+"""Gensim drops the words of a text beyond this, so longer texts are given in pieces."""
 
 
 @dataclass(frozen=True)
 class FastText:
-    """How to train: skip-grams with fastText's usual settings, but fewer buckets for less memory.
+    """How to train: skip-grams with fastText's default settings, but fewer buckets for less memory.
 
     `least` is how often a word must occur to be trained on by itself; the vectors of rarer words
     are made of their pieces, of `shortest` to `longest` characters.
@@ -59,16 +59,16 @@ def train_vectors(
     model.build_vocab(corpus_iterable=corpus)
     if not len(model.wv):
         raise InputError(
-            f"no word occurs {settings.least} times in {counts.documents:,} documents",
+            f"no word occurs {settings.least} times in {counts.num_documents:,} documents",
             hint="give more documents, or train on rarer words (least)",
         )
     model.train(corpus_iterable=corpus, total_examples=model.corpus_count, epochs=settings.epochs)
-    known = counts.words.take(np.arange(len(counts.words)))
+    vocabulary = counts.words.take(np.arange(len(counts.words)))
     facts = {
         "source": "trained", "with": f"gensim {gensim.__version__} FastText", "analyzer": words,
-        "documents": counts.documents, "settings": asdict(settings),
+        "documents": counts.num_documents, "settings": asdict(settings),
     }  # fmt: skip
-    return WordVectors.of(known, np.stack([model.wv[word] for word in known]), facts)
+    return WordVectors.of(vocabulary, np.stack([model.wv[word] for word in vocabulary]), facts)
 
 
 def _arguments(settings: FastText) -> dict[str, object]:
@@ -96,5 +96,5 @@ class _Corpus:
     def __iter__(self) -> Iterator[list[str]]:
         for document in self._documents:
             words = self._terms(searched_text(document))
-            for start in range(0, len(words), PIECE):
-                yield words[start : start + PIECE]
+            for start in range(0, len(words), WORDS_PER_PIECE):
+                yield words[start : start + WORDS_PER_PIECE]

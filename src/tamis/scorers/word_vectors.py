@@ -1,7 +1,7 @@
 """Word vectors: words and a matrix with a row for each, on disk as `.npy` and Parquet.
 
-Reading what GloVe, fastText and word2vec write is left to `vector_files`, training to
-`vector_training`.
+Reading what GloVe, fastText and word2vec write is left to `word_vector_files`,
+training to `word_vector_trainer`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from tamis.scorers.word_vector_files import read_binary, read_text, shape_of
 from tamis.types import Ids
 
 KIND, LAYOUT = "vector table", 1
-AGAIN = "fetch or write it again"
-MATRIX, WORDS = "vectors.npy", "words.parquet"
-ROWS = 1 << 14
-"""So many rows are checked at a time."""
+DAMAGED_HINT = "fetch or write it again"
+MATRIX_FILE, WORDS_FILE = "vectors.npy", "words.parquet"
+ROWS_PER_CHECK = 1 << 14
 CHECKSUM = "matrix_checksum"
-"""Under which name the note of a folder keeps the checksum of its matrix."""
-LEAST_LENGTH = 1e-20
+"""The manifest's key for the checksum of the matrix."""
+MIN_NORM = 1e-20
 """A shorter vector points nowhere: its word counts as one without a vector."""
 
 Matrix = NDArray[np.float32]
@@ -72,7 +71,7 @@ class WordVectors:
 
     @property
     def dimensions(self) -> int:
-        """How long a vector is."""
+        """The number of dimensions of a vector."""
         return int(self.matrix.shape[1])
 
     def __contains__(self, word: object) -> bool:
@@ -89,21 +88,23 @@ class WordVectors:
     def units(self, words: list[str]) -> tuple[NDArray[np.int64], Matrix]:
         """Which of these words have a vector, and their vectors at length one."""
         numbers = self.words.numbers(words)
-        known = np.flatnonzero(numbers >= 0)
-        vectors = self.matrix[self.row[numbers[known]]].astype(np.float64)
+        with_vector = np.flatnonzero(numbers >= 0)
+        vectors = self.matrix[self.row[numbers[with_vector]]].astype(np.float64)
         lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-        long = lengths > LEAST_LENGTH
-        return known[long], (vectors[long] / lengths[long, None]).astype(np.float32)
+        long = lengths > MIN_NORM
+        return with_vector[long], (vectors[long] / lengths[long, None]).astype(np.float32)
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Write a folder that `read_vectors` opens: the matrix as .npy, the words as Parquet."""
         words = self.words.take(np.arange(len(self.words)))
         facts = {**self.facts, "words": len(self), "dimensions": self.dimensions}
-        with new_folder(Path(folder), force=force) as part:
-            np.save(part / MATRIX, self.matrix[self.row])
-            facts[CHECKSUM] = _checksum(part / MATRIX)
-            write_parquet(pa.table({"word": pa.array(words, pa.string())}), part / WORDS)
-            write_manifest(part, KIND, LAYOUT, **facts)
+        with new_folder(Path(folder), force=force) as temporary_folder:
+            np.save(temporary_folder / MATRIX_FILE, self.matrix[self.row])
+            facts[CHECKSUM] = _checksum(temporary_folder / MATRIX_FILE)
+            write_parquet(
+                pa.table({"word": pa.array(words, pa.string())}), temporary_folder / WORDS_FILE
+            )
+            write_manifest(temporary_folder, KIND, LAYOUT, **facts)
 
 
 def read_vectors(path: Path | str) -> WordVectors:
@@ -122,32 +123,36 @@ def read_vectors(path: Path | str) -> WordVectors:
 
 
 def _read_folder(folder: Path) -> WordVectors:
-    note = expect(folder, KIND, LAYOUT) if read_manifest(folder) else {}
-    facts = {name: note[name] for name in note if name not in ("kind", "layout", "tamis", CHECKSUM)}
+    manifest = expect(folder, KIND, LAYOUT) if read_manifest(folder) else {}
+    facts = {
+        name: manifest[name]
+        for name in manifest
+        if name not in ("kind", "layout", "tamis", CHECKSUM)
+    }
     matrix, words = _only(folder, ".npy"), _only(folder, ".parquet")
-    if CHECKSUM in note and _checksum(matrix) != note[CHECKSUM]:
-        raise DamagedError(f"{matrix} is not what was written", hint=AGAIN)
+    if CHECKSUM in manifest and _checksum(matrix) != manifest[CHECKSUM]:
+        raise DamagedError(f"{matrix} is not what was written", hint=DAMAGED_HINT)
     return WordVectors.of(
-        _words_of(words), _mapped(matrix), facts or {"source": folder.name}, str(matrix)
+        _words_of(words), _map_matrix(matrix), facts or {"source": folder.name}, str(matrix)
     )
 
 
 def _only(folder: Path, suffix: str) -> Path:
-    found = sorted(folder.glob(f"*{suffix}"))
-    if len(found) != 1:
+    paths = sorted(folder.glob(f"*{suffix}"))
+    if len(paths) != 1:
         raise InputError(
-            f"{folder} has {len(found)} {suffix} files",
+            f"{folder} has {len(paths)} {suffix} files",
             hint="a folder of vectors has one .npy and one .parquet",
         )
-    return found[0]
+    return paths[0]
 
 
-def _mapped(path: Path) -> NDArray[Any]:
+def _map_matrix(path: Path) -> NDArray[Any]:
     try:
         matrix: NDArray[Any] = np.load(path, mmap_mode="r")
     except (ValueError, OSError, EOFError, SyntaxError, TypeError, OverflowError) as error:
         raise DamagedError(
-            f"{path} is not a whole .npy file of numbers: {error}", hint=AGAIN
+            f"{path} is not a whole .npy file of numbers: {error}", hint=DAMAGED_HINT
         ) from None
     return matrix
 
@@ -157,9 +162,13 @@ def _checksum(path: Path) -> str:
 
 
 def _words_of(path: Path) -> list[str]:
-    table = read_parquet(path, hint=AGAIN)
+    table = read_parquet(path, hint=DAMAGED_HINT)
     is_text = pa.types.is_string, pa.types.is_large_string
-    names = [each.name for each in table.schema if any(test(each.type) for test in is_text)]
+    names = [
+        text_column.name
+        for text_column in table.schema
+        if any(test(text_column.type) for test in is_text)
+    ]
     if len(names) != 1:
         raise InputError(
             f"{path} has {len(names)} columns of text", hint="keep the one with the words"
@@ -175,16 +184,17 @@ def _check_matrix(words: list[str], matrix: NDArray[Any], source: str) -> None:
     if matrix.ndim != 2 or matrix.dtype.kind != "f" or matrix.shape[1] == 0:
         raise InputError(
             f"{source} has {matrix.dtype} numbers of shape {matrix.shape}",
-            hint="vectors are a matrix of float numbers, a row a word",
+            hint="vectors are a matrix of float numbers, one row per word",
         )
     if len(matrix) != len(words):
         raise InputError(
-            f"{source} has {len(matrix):,} rows for {len(words):,} words", hint="give one a word"
+            f"{source} has {len(matrix):,} rows for {len(words):,} words",
+            hint="give one row per word",
         )
     if not words:
         raise InputError(f"{source} holds no word", hint="give a word and a vector at least")
-    for start in range(0, len(matrix), ROWS):
-        bad = np.flatnonzero(~np.isfinite(matrix[start : start + ROWS]).all(1))
+    for start in range(0, len(matrix), ROWS_PER_CHECK):
+        bad = np.flatnonzero(~np.isfinite(matrix[start : start + ROWS_PER_CHECK]).all(1))
         if len(bad):
             row = start + int(bad[0])
             raise InputError(

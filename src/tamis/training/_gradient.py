@@ -1,6 +1,6 @@
 """The gradient of one batch: in micro-batches of so many tokens, side by side, always the same.
 
-A micro-batch holds whole units, so that a loss sees all texts it compares. Each runs on its own
+A micro-batch holds whole instances, so that a loss sees all texts it compares. Each runs on its own
 threads with random numbers of its own, and gradients are added in order: the sum does not depend on
 which is done first.
 """
@@ -17,84 +17,86 @@ from numpy.typing import NDArray
 
 from tamis.errors import require
 from tamis.scorers._dropout import generator_of
-from tamis.scorers.batches import one_thread_each, usable_threads
+from tamis.scorers.batches import single_threaded_torch, usable_threads
 from tamis.scorers.weights import Tensor
 
 if TYPE_CHECKING:
     from tamis.training.trainable import Tokenised, Trainable
 
-BUDGET = 1024
-"""How many tokens a micro-batch holds, unless one unit alone has more."""
+TOKENS_PER_MICRO_BATCH = 1024
+"""An instance that has more is a micro-batch of its own."""
 Values = NDArray[np.float32]
 Loss = Callable[[Tensor, Tensor, Sequence[int]], Tensor]
-"""Scores and values of the texts, and how many texts each unit has: a loss a unit."""
+"""Scores and values of the texts, and how many texts each instance has: one loss each."""
 
 
 def accumulate(
     model: Trainable,
-    units: Sequence[Sequence[Tokenised]],
+    instances: Sequence[Sequence[Tokenised]],
     values: Sequence[Values],
     loss: Loss,
     *,
-    over: int | None = None,
-    budget: int = BUDGET,
+    num_instances: int | None = None,
+    budget: int = TOKENS_PER_MICRO_BATCH,
     threads: int | None = None,
 ) -> float:
-    """Add the gradient of a batch's loss to the model's, and say the loss summed over its units.
+    """Add the gradient of a batch's loss to the model's; return the loss summed over instances.
 
-    The gradient is of that sum divided by `over`, the number of units unless told otherwise.
+    The gradient is of that sum divided by `num_instances`, by default the number of instances.
     """
     torch = require("torch")
     parameters = list(model.parameters())
-    share = 1 / (over or len(units))
-    parts = micro_batches([sum(map(len, unit)) for unit in units], budget)
-    seeds = torch.randint(2**62, (len(parts),)).tolist()
+    share = 1 / (num_instances or len(instances))
+    batches = micro_batches([sum(map(len, instance)) for instance in instances], budget)
+    seeds = torch.randint(2**62, (len(batches),)).tolist()
 
-    def gradient(part: Sequence[int], seed: int) -> tuple[float, tuple[Tensor, ...]]:
+    def gradient(numbers: Sequence[int], seed: int) -> tuple[float, tuple[Tensor, ...]]:
         device = parameters[0].device
-        texts = [text for number in part for text in units[number]]
+        texts = [text for number in numbers for text in instances[number]]
         scores = model(texts, generator_of(seed, device))
-        wanted = np.concatenate([values[number] for number in part])
-        sizes = [len(units[number]) for number in part]
-        losses = loss(scores.squeeze(1), torch.from_numpy(wanted).to(device), sizes).sum()
-        found = torch.autograd.grad(losses * share, parameters, allow_unused=True)
-        return losses.item(), found
+        targets = np.concatenate([values[number] for number in numbers])
+        sizes = [len(instances[number]) for number in numbers]
+        losses = loss(scores.squeeze(1), torch.from_numpy(targets).to(device), sizes).sum()
+        gradients = torch.autograd.grad(losses * share, parameters, allow_unused=True)
+        return losses.item(), gradients
 
     total = 0.0
-    for lost, found in _side_by_side(gradient, parts, seeds, threads):
-        total += lost
-        _add(parameters, found)
+    for loss_sum, gradients in _side_by_side(gradient, batches, seeds, threads):
+        total += loss_sum
+        _add(parameters, gradients)
     return total
 
 
-def micro_batches(tokens: Sequence[int], budget: int = BUDGET) -> list[list[int]]:
-    """The numbers of the units in each micro-batch: an even count of them, of like weight.
+def micro_batches(tokens: Sequence[int], budget: int = TOKENS_PER_MICRO_BATCH) -> list[list[int]]:
+    """The numbers of the instances in each micro-batch: an even count of batches, of like size.
 
     >>> micro_batches([5, 1, 2, 4], budget=6), micro_batches([5, 1, 2, 4], budget=3)
     ([[0, 1], [3, 2]], [[0], [3], [2], [1]])
     """
     count = min(len(tokens), 2 * math.ceil(sum(tokens) / budget / 2))
-    parts: list[list[int]] = [[] for _ in range(count)]
+    numbers_by_batch: list[list[int]] = [[] for _ in range(count)]
     weights = [0] * count
     for number in sorted(range(len(tokens)), key=lambda number: -tokens[number]):
         lightest = weights.index(min(weights))
-        parts[lightest].append(number)
+        numbers_by_batch[lightest].append(number)
         weights[lightest] += tokens[number]
-    return parts
+    return numbers_by_batch
 
 
 def _side_by_side(
     gradient: Callable[[Sequence[int], int], tuple[float, tuple[Tensor, ...]]],
-    parts: list[list[int]],
+    batches: list[list[int]],
     seeds: list[int],
     threads: int | None,
 ) -> Iterator[tuple[float, tuple[Tensor, ...]]]:
-    torch, many = require("torch"), usable_threads(threads)
-    workers = min(many, len(parts))
-    with one_thread_each(torch):
-        each = (many // workers,)
-        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=each) as pool:
-            yield from pool.map(gradient, parts, seeds)
+    torch, num_threads = require("torch"), usable_threads(threads)
+    workers = min(num_threads, len(batches))
+    with single_threaded_torch(torch):
+        threads_per_worker = (num_threads // workers,)
+        with ThreadPoolExecutor(
+            workers, initializer=torch.set_num_threads, initargs=threads_per_worker
+        ) as pool:
+            yield from pool.map(gradient, batches, seeds)
 
 
 def _add(parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:

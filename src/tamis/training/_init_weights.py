@@ -11,19 +11,20 @@ from tamis.models.base_models import identify
 from tamis.scorers import _bert, _t5
 from tamis.scorers.bi_encoder import length_of as text_length_of
 from tamis.scorers.bi_encoder import pooling_of
-from tamis.scorers.cross_encoder import LENGTH, check_length, scale_of
+from tamis.scorers.cross_encoder import check_length, scale_of
 from tamis.scorers.model_manifest import Base, ModelManifest, find_model_manifest
 from tamis.scorers.target_tokens import word_ids
-from tamis.scorers.target_words import TEMPLATE, length_of
+from tamis.scorers.target_words import DEFAULT_TEMPLATE, length_of
+from tamis.scorers.tokens import DEFAULT_LENGTH
 from tamis.scorers.weights import Loaded, Tensor, Weights, take
 
-SPREAD = 0.02
-"""The standard deviation of a fresh weight, BERT's own."""
-DROPOUT = 0.1
+INIT_STD = 0.02
+"""BERT's own."""
+DEFAULT_DROPOUT = 0.1
 """What transformers takes where a config is silent."""
-HEADS = "classifier.dense", "classifier.out_proj"
+HEAD_LAYERS = "classifier.dense", "classifier.out_proj"
 """The head of every family but BERT."""
-CLASSES = {
+ARCHITECTURES = {
     "bert": "BertForSequenceClassification",
     "roberta": "RobertaForSequenceClassification",
     "xlm-roberta": "XLMRobertaForSequenceClassification",
@@ -34,7 +35,7 @@ CLASSES = {
 
 
 @dataclass(frozen=True)
-class Rates:
+class DropoutRates:
     """The share that dropout leaves out of states, attention weights, and before the outputs."""
 
     hidden: float
@@ -43,8 +44,8 @@ class Rates:
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
-    """A base, and what is asked of it."""
+class TrainingStart:
+    """A base model, and how training starts from it."""
 
     loaded: Loaded
     dropout: float | None
@@ -53,43 +54,45 @@ class Start:
     random_weights: bool
     seed: int
 
-    def rates(self, hidden: str, attention: str, outputs: str) -> Rates:
-        """What is asked for, or what the config says under these names."""
+    def rates(self, hidden: str, attention: str, outputs: str) -> DropoutRates:
+        """The given dropout, or what the config says under these names."""
         if self.dropout is not None:
-            return Rates(self.dropout, self.dropout, self.dropout)
+            return DropoutRates(self.dropout, self.dropout, self.dropout)
         config = self.loaded.config
-        usual = float(config.get(hidden, DROPOUT))
-        last = config.get(outputs)
-        return Rates(
-            usual,
-            float(config.get(attention, DROPOUT)),
-            usual if last is None else float(last),
+        hidden_rate = float(config.get(hidden, DEFAULT_DROPOUT))
+        output_rate = config.get(outputs)
+        return DropoutRates(
+            hidden_rate,
+            float(config.get(attention, DEFAULT_DROPOUT)),
+            hidden_rate if output_rate is None else float(output_rate),
         )
 
     def base(self) -> Base:
-        """The base by its weights; random weights are said to be."""
-        found = identify(self.loaded.folder)
+        """The base model by its weights; its name says so where weights are random."""
+        base_model = identify(self.loaded.folder)
         if not self.random_weights:
-            return found
-        return Base(f"random weights in the shape of {found.name}", found.sha256)
+            return base_model
+        return Base(f"random weights in the shape of {base_model.name}", base_model.sha256)
 
 
 @dataclass(frozen=True, eq=False)
-class Ready:
+class InitialModel:
     """All a module needs: config and weights as they will be saved, and how to use them."""
 
     loaded: Loaded
-    note: ModelManifest
-    rates: Rates
+    manifest: ModelManifest
+    rates: DropoutRates
     head_names: frozenset[str]
 
 
-def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Ready:
+def init_cross_encoder(
+    start: TrainingStart, outputs: int | None, max_length: int | None
+) -> InitialModel:
     """A cross-encoder: the base's body and its head, or a fresh one."""
     loaded = start.loaded
     longest = _bert.build(loaded).longest
-    note = find_model_manifest(loaded.folder)
-    length = max_length or (note.max_length if note else min(LENGTH, longest))
+    manifest = find_model_manifest(loaded.folder)
+    length = max_length or (manifest.max_length if manifest else min(DEFAULT_LENGTH, longest))
     check_length(length, longest, loaded.tokens.pair_layout().extra)
     count = _outputs(start, outputs)
     weights, head = _pair_weights(start, count)
@@ -100,7 +103,7 @@ def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Re
         "label2id": {label: number for number, label in enumerate(labels)},
     }
     names = "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"
-    return Ready(
+    return InitialModel(
         replace(loaded, config=config, weights=weights),
         ModelManifest(
             "cross-encoder",
@@ -115,40 +118,45 @@ def start_pairs(start: Start, outputs: int | None, max_length: int | None) -> Re
     )
 
 
-def start_texts(start: Start, max_length: int | None) -> Ready:
+def init_bi_encoder(start: TrainingStart, max_length: int | None) -> InitialModel:
     """A bi-encoder: the base's body; a pooler that the base has is kept as it is."""
     loaded, folder = start.loaded, start.loaded.folder
-    note = find_model_manifest(folder)
-    if note and note.scorer != "bi-encoder":
+    manifest = find_model_manifest(folder)
+    if manifest and manifest.scorer != "bi-encoder":
         raise InputError(
-            f"{folder} is a {note.scorer}, not a bi-encoder",
+            f"{folder} is a {manifest.scorer}, not a bi-encoder",
             hint="train it by a recipe for that, or name a bi-encoder",
         )
     longest = _bert.build(loaded).longest
-    length = max_length or text_length_of(folder, note) or min(LENGTH, longest)
+    length = max_length or text_length_of(folder, manifest) or min(DEFAULT_LENGTH, longest)
     check_length(length, longest, loaded.tokens.single_layout().extra)
     body, pooler = _body("model", loaded)
     weights = {name.removeprefix("model."): value for name, value in (body | pooler).items()}
     if start.random_weights:
-        draw = Draw.of(start.seed)
-        weights = {name: draw.like(name, value) for name, value in weights.items()}
-    named = CLASSES[loaded.config["model_type"]].replace("ForSequenceClassification", "Model")
-    config = {**_plain(loaded.config), "architectures": [named]}
-    made = ModelManifest(
-        "bi-encoder", length, "cosine", pooling=pooling_of(folder, note), base=start.base()
+        initializer = WeightInitializer.of(start.seed)
+        weights = {name: initializer.like(name, value) for name, value in weights.items()}
+    architecture = ARCHITECTURES[loaded.config["model_type"]].replace(
+        "ForSequenceClassification", "Model"
+    )
+    config = {**_plain(loaded.config), "architectures": [architecture]}
+    initial_manifest = ModelManifest(
+        "bi-encoder", length, "cosine", pooling=pooling_of(folder, manifest), base=start.base()
     )
     names = "hidden_dropout_prob", "attention_probs_dropout_prob", "hidden_dropout_prob"
-    return Ready(
+    return InitialModel(
         replace(loaded, config=config, weights=weights),
-        made,
+        initial_manifest,
         start.rates(*names),
         frozenset(),
     )
 
 
-def start_words(
-    start: Start, words: Sequence[str | int] | None, template: str | None, max_length: int | None
-) -> Ready:
+def init_target_words(
+    start: TrainingStart,
+    words: Sequence[str | int] | None,
+    template: str | None,
+    max_length: int | None,
+) -> InitialModel:
     """A T5 with two words."""
     loaded = start.loaded
     family = loaded.config["model_type"]
@@ -157,21 +165,21 @@ def start_words(
             f"{loaded.folder} is a model of type {family!r}, which tamis cannot train on words",
             hint=f"it trains {', '.join(_t5.FAMILIES)}",
         )
-    note = find_model_manifest(loaded.folder)
-    asked = words or (note.word_ids if note else None)
-    if not asked:
+    manifest = find_model_manifest(loaded.folder)
+    target_words = words or (manifest.word_ids if manifest else None)
+    if not target_words:
         raise InputError(
             f"{loaded.folder} names no target words", hint='give two, for example "true" "false"'
         )
-    first, second = ids = word_ids(loaded.tokens, asked)
-    length = length_of(loaded, max_length or (note.max_length if note else None))
+    first, second = ids = word_ids(loaded.tokens, target_words)
+    length = length_of(loaded, max_length or (manifest.max_length if manifest else None))
     _t5.build(loaded, length)
     name = loaded.tokens.backend.id_to_token
-    made = ModelManifest(
+    initial_manifest = ModelManifest(
         "target-words",
         length,
         "probability",
-        template=template or (note.template if note else None) or TEMPLATE,
+        template=template or (manifest.template if manifest else None) or DEFAULT_TEMPLATE,
         words=(name(first), name(second)),
         word_ids=ids,
         score="words",
@@ -180,21 +188,21 @@ def start_words(
     )
     loaded, head = _word_weights(start, ids)
     rates = start.rates("dropout_rate", "dropout_rate", "dropout_rate")
-    return Ready(loaded, made, rates, head)
+    return InitialModel(loaded, initial_manifest, rates, head)
 
 
 @dataclass(frozen=True, eq=False)
-class Draw:
+class WeightInitializer:
     """Fresh weights, one after the other from one seed."""
 
     generator: Any
 
     @classmethod
-    def of(cls, seed: int) -> Draw:
+    def of(cls, seed: int) -> WeightInitializer:
         """Fresh weights of a seed."""
         return cls(require("torch").Generator().manual_seed(seed))
 
-    def normal(self, *shape: int, spread: float = SPREAD) -> Tensor:
+    def normal(self, *shape: int, spread: float = INIT_STD) -> Tensor:
         """Normally distributed around zero."""
         return require("torch").empty(*shape).normal_(0.0, spread, generator=self.generator)
 
@@ -203,7 +211,7 @@ class Draw:
         zeros = require("torch").zeros(rows)
         return {f"{name}.weight": self.normal(rows, columns), f"{name}.bias": zeros}
 
-    def like(self, name: str, value: Tensor, spread: float = SPREAD) -> Tensor:
+    def like(self, name: str, value: Tensor, spread: float = INIT_STD) -> Tensor:
         """A weight of the same shape: a norm starts at one, a bias at zero."""
         torch = require("torch")
         if name.lower().endswith(("layernorm.weight", "layer_norm.weight")):
@@ -213,17 +221,17 @@ class Draw:
         return self.normal(*value.shape, spread=spread)
 
 
-def _outputs(start: Start, wanted: int | None) -> int:
-    """How many outputs: as many as wanted, which must be the base's own if its head is kept."""
+def _outputs(start: TrainingStart, outputs: int | None) -> int:
+    """How many outputs: the given number, which must be the base's own if its head is kept."""
     own = _own_outputs(start.loaded)
-    if wanted not in (None, 1, 2):
-        raise InputError(f"a re-ranker cannot have {wanted} outputs", hint="say 1 or 2")
-    if wanted and own and wanted != own and not (start.fresh_head or start.random_weights):
+    if outputs not in (None, 1, 2):
+        raise InputError(f"a re-ranker cannot have {outputs} outputs", hint="say 1 or 2")
+    if outputs and own and outputs != own and not (start.fresh_head or start.random_weights):
         raise InputError(
-            f"{start.loaded.folder} has a head with {own} output{'s' * (own > 1)}, not {wanted}",
+            f"{start.loaded.folder} has a head with {own} output{'s' * (own > 1)}, not {outputs}",
             hint=f"a recipe with {own}, or a fresh head: --set fresh_head=true",
         )
-    return wanted or own or 1
+    return outputs or own or 1
 
 
 def _own_outputs(loaded: Loaded) -> int:
@@ -234,30 +242,30 @@ def _own_outputs(loaded: Loaded) -> int:
     return len(take(loaded.weights, f"{out}.weight", loaded.folder))
 
 
-def _pair_weights(start: Start, outputs: int) -> tuple[Weights, frozenset[str]]:
+def _pair_weights(start: TrainingStart, outputs: int) -> tuple[Weights, frozenset[str]]:
     """All weights of a cross-encoder, and which of them are its head: the classifier, and BERT's
     pooler where it is fresh.
     """
-    loaded, draw = start.loaded, Draw.of(start.seed)
+    loaded, initializer = start.loaded, WeightInitializer.of(start.seed)
     is_bert, width = loaded.config["model_type"] == "bert", loaded.config["hidden_size"]
-    dense, out = ("bert.pooler.dense", "classifier") if is_bert else HEADS
-    fresh = {**draw.dense(dense, width, width), **draw.dense(out, outputs, width)}
-    body, known = _body("bert" if is_bert else "roberta", loaded)
+    dense, out = ("bert.pooler.dense", "classifier") if is_bert else HEAD_LAYERS
+    fresh = {**initializer.dense(dense, width, width), **initializer.dense(out, outputs, width)}
+    body, available = _body("bert" if is_bert else "roberta", loaded)
     if _own_outputs(loaded) and not start.fresh_head:
-        known |= loaded.weights
+        available |= loaded.weights
     if start.random_weights:
-        body = {name: draw.like(name, value) for name, value in body.items()}
-        known = {}
-    head = {name: known.get(name, value) for name, value in fresh.items()}
-    names = (name for name in head if name.startswith("classifier.") or name not in known)
+        body = {name: initializer.like(name, value) for name, value in body.items()}
+        available = {}
+    head = {name: available.get(name, value) for name, value in fresh.items()}
+    names = (name for name in head if name.startswith("classifier.") or name not in available)
     return {**body, **head}, frozenset(names)
 
 
 def _body(root: str, loaded: Loaded) -> tuple[Weights, Weights]:
     """The weights of an encoder under the name of its model: the body, and the pooler if any."""
-    ends = "embeddings.word_embeddings.weight"
-    prefix = next(name.removesuffix(ends) for name in loaded.weights if name.endswith(ends))
-    parts = {
+    suffix = "embeddings.word_embeddings.weight"
+    prefix = next(name.removesuffix(suffix) for name in loaded.weights if name.endswith(suffix))
+    weights = {
         f"{root}.{name.removeprefix(prefix)}": value
         for name, value in loaded.weights.items()
         if name.startswith(prefix) and not name.endswith("position_ids")
@@ -265,21 +273,21 @@ def _body(root: str, loaded: Loaded) -> tuple[Weights, Weights]:
 
     def under(*places: str) -> Weights:
         roots = tuple(f"{root}.{place}." for place in places)
-        return {name: value for name, value in parts.items() if name.startswith(roots)}
+        return {name: value for name, value in weights.items() if name.startswith(roots)}
 
     return under("embeddings", "encoder"), under("pooler")
 
 
-def _word_weights(start: Start, ids: tuple[int, int]) -> tuple[Loaded, frozenset[str]]:
+def _word_weights(start: TrainingStart, ids: tuple[int, int]) -> tuple[Loaded, frozenset[str]]:
     """All weights of a T5, and which of them are its head: none, unless that is fresh."""
-    torch, loaded, draw = require("torch"), start.loaded, Draw.of(start.seed)
+    torch, loaded, initializer = require("torch"), start.loaded, WeightInitializer.of(start.seed)
     config, weights = _plain(loaded.config), dict(loaded.weights)
     if "shared.weight" in weights:
         weights = {name: value for name, value in weights.items() if "embed_tokens" not in name}
     if start.random_weights:
         spreads = _t5_spreads(config)
         weights = {
-            name: draw.like(name, value, spreads.get(name.split(".")[-2], 1.0))
+            name: initializer.like(name, value, spreads.get(name.split(".")[-2], 1.0))
             for name, value in weights.items()
         }
     if not start.fresh_head:
@@ -288,26 +296,28 @@ def _word_weights(start: Start, ids: tuple[int, int]) -> tuple[Loaded, frozenset
         scale = _t5.build(loaded, 1).output_scale
         weights["lm_head.weight"] = weights["shared.weight"] * scale
         config |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
-    fresh = draw.normal(2, config["d_model"])
+    fresh = initializer.normal(2, config["d_model"])
     weights["lm_head.weight"] = weights["lm_head.weight"].index_copy(0, torch.tensor(ids), fresh)
     return replace(loaded, config=config, weights=weights), frozenset({"lm_head.weight"})
 
 
 def _t5_spreads(config: Mapping[str, Any]) -> dict[str, float]:
     """The standard deviations that T5 starts from, by the name of the layer; else one."""
-    width, inner, wide = config["d_model"], config["d_kv"], config["d_ff"]
-    narrow = dict.fromkeys(("k", "v", "wi", "wi_0", "wi_1", "relative_attention_bias"), width**-0.5)
+    width, inner, feed_forward = config["d_model"], config["d_kv"], config["d_ff"]
+    by_width = dict.fromkeys(
+        ("k", "v", "wi", "wi_0", "wi_1", "relative_attention_bias"), width**-0.5
+    )
     heads = config["num_heads"]
     return {
-        **narrow,
+        **by_width,
         "q": (width * inner) ** -0.5,
         "o": (heads * inner) ** -0.5,
-        "wo": wide**-0.5,
+        "wo": feed_forward**-0.5,
     }
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config of a model trained by tamis: its class, and weights of four bytes."""
     dropped = ("_name_or_path", "torch_dtype", "problem_type", "transformers_version")
-    kept = {name: value for name, value in config.items() if name not in dropped}
-    return {**kept, "architectures": [CLASSES[config["model_type"]]], "dtype": "float32"}
+    settings = {name: value for name, value in config.items() if name not in dropped}
+    return {**settings, "architectures": [ARCHITECTURES[config["model_type"]]], "dtype": "float32"}

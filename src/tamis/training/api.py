@@ -28,13 +28,13 @@ from tamis.training.trainer import Job
 from tamis.training.training_data import (
     AnyExamples,
     as_examples,
-    documents_read,
-    joinable,
-    known_test_queries,
+    collect_test_queries,
+    drop_test_queries,
+    referenced_documents,
     refuse_absent,
     warn_of_teacher,
+    with_all_texts,
     with_query_texts,
-    without_test_queries,
 )
 
 _log = logging.getLogger(__name__)
@@ -68,9 +68,9 @@ def train(
     `warmup_ratio`, `max_grad_norm`, `batch_size`.
 
     >>> from tamis.errors import InputError
-    >>> one = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
+    >>> example = Examples.of_rows([("q1", "d1", 1.0, "positive")], source="gold")
     >>> try:
-    ...     train(one, ["a"], base="m", recipe="monobert-pairwise", out="m2", learning_rat=1e-5)
+    ...     train(example, ["a"], base="m", recipe="monobert-pairwise", out="m2", learning_rat=1e-5)
     ... except InputError as error:
     ...     print(error)
     there is no setting 'learning_rat'
@@ -87,7 +87,7 @@ def train(
 
 
 def train_stages(
-    parts: Sequence[Examples],
+    example_sets: Sequence[Examples],
     inputs: LabelInputs,
     *,
     base: str | Path,
@@ -106,45 +106,56 @@ def train_stages(
     """
     began, recipes = time.monotonic(), recipes_of(recipe, settings)
     log_held_out(inputs)
-    warn_of_teacher(base, parts)
-    test = known_test_queries(inputs, parts)
-    stages = stages_of(recipe, recipes, joinable([with_query_texts(p, inputs) for p in parts]))
+    warn_of_teacher(base, example_sets)
+    test = collect_test_queries(inputs, example_sets)
+    stages = stages_of(
+        recipe,
+        recipes,
+        with_all_texts([with_query_texts(examples, inputs) for examples in example_sets]),
+    )
     outs = _outs(out, recipes, may_exist=force or resume)
-    with _prepared(stages, test, inputs, validate) as (stages, opened):
+    with _prepare(stages, test, inputs, validate) as (stages, lookup):
         for number, (stage, folder) in enumerate(zip(stages, outs, strict=True)):
-            spent, left = time.monotonic() - began, len(stages) - number
-            seconds = None if max_time is None else (max_time - spent) / left
+            seconds_spent, stages_left = time.monotonic() - began, len(stages) - number
+            seconds = None if max_time is None else (max_time - seconds_spent) / stages_left
             if len(stages) > 1:
                 _log.info("%s, %d of %d: %s", stage.recipe.name, number + 1, len(stages), folder)
             job = Job(
-                stage.examples, opened, stage.recipe, base, folder, stage.validation, threads,
+                stage.examples, lookup, stage.recipe, base, folder, stage.validation, threads,
                 random_weights and not number,
             )  # fmt: skip
-            done = loop.train(job, max_time=seconds, resume=resume, force=force, said=_log_words)
+            trained = loop.train(
+                job, max_time=seconds, resume=resume, force=force, log=_log_message
+            )
             base = str(folder)
-    return done
+    return trained
 
 
 @contextmanager
-def _prepared(
+def _prepare(
     stages: list[TrainingStage],
     test: HeldOut,
     inputs: LabelInputs,
     validate: AnyExamples | Literal[False] | None,
 ) -> Iterator[tuple[list[TrainingStage], DocumentLookup]]:
     """What each training learns from and is validated on, and where its texts are read."""
-    others = None
+    validation = None
     if validate is not None and validate is not False:
-        others = join_examples(
-            joinable([with_query_texts(part, inputs) for part in as_examples(validate)])
+        validation = join_examples(
+            with_all_texts(
+                [with_query_texts(examples, inputs) for examples in as_examples(validate)]
+            )
         )
-    every = [*(stage.examples for stage in stages), *([] if others is None else [others])]
-    with library(inputs.documents, documents_read(every)) as opened:
-        refuse_absent(every, opened)
-        stages = [_without_test_queries(stage, test, opened) for stage in stages]
-        if others is not None:
-            others = without_test_queries(others, test, opened, "validated on")
-        yield with_held_out(stages, others, no_validation=validate is False), opened
+    example_sets = [
+        *(stage.examples for stage in stages),
+        *([] if validation is None else [validation]),
+    ]
+    with library(inputs.documents, referenced_documents(example_sets)) as lookup:
+        refuse_absent(example_sets, lookup)
+        stages = [_drop_test_queries(stage, test, lookup) for stage in stages]
+        if validation is not None:
+            validation = drop_test_queries(validation, test, lookup, "validated on")
+        yield with_held_out(stages, validation, no_validation=validate is False), lookup
 
 
 def _seconds(max_time: str | float | None) -> float | None:
@@ -159,20 +170,20 @@ def _seconds(max_time: str | float | None) -> float | None:
 def _outs(out: Path, recipes: Sequence[Recipe], *, may_exist: bool) -> list[Path]:
     """The folder of each training: the last has the name, others the recipe's behind it."""
     outs = [out.with_name(f"{out.name}.{recipe.name}") for recipe in recipes[:-1]] + [out]
-    there = [folder for folder in outs if folder.exists()]
-    if there and not may_exist:
+    existing = [folder for folder in outs if folder.exists()]
+    if existing and not may_exist:
         raise OutputError(
-            f"{there[0]} exists already", hint="choose another name, give --resume or --force"
+            f"{existing[0]} exists already", hint="choose another name, give --resume or --force"
         )
     return outs
 
 
-def _without_test_queries(
-    stage: TrainingStage, test: HeldOut, opened: DocumentLookup
+def _drop_test_queries(
+    stage: TrainingStage, test: HeldOut, lookup: DocumentLookup
 ) -> TrainingStage:
-    left = without_test_queries(stage.examples, test, opened, "learnt from")
-    return replace(stage, examples=left)
+    examples = drop_test_queries(stage.examples, test, lookup, "learnt from")
+    return replace(stage, examples=examples)
 
 
-def _log_words(words: str) -> None:
-    _log.info("%s", words.removeprefix("note: "))
+def _log_message(message: str) -> None:
+    _log.info("%s", message.removeprefix("note: "))

@@ -24,8 +24,8 @@ from tamis.durable import new_file, new_folder
 from tamis.errors import DamagedError, InputError, OutputError, require
 from tamis.training.trainable import Trainable
 
-SUFFIX = ".training"
-PLAN = "plan.json"
+WORK_SUFFIX = ".training"
+PLAN_FILE = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class History:
     checks: list[Check] = field(default_factory=list)
     texts: int = 0
     truncated_tokens: int = 0
-    """How many texts had to be cut."""
+    """How many texts had to be truncated."""
     seconds: float = 0.0
     checked: float = 0.0
     """Seconds of learning, and of validating and writing."""
@@ -66,7 +66,7 @@ class History:
 
 def work_folder(out: Path) -> Path:
     """Where the training of a model is kept until it is done."""
-    return out.with_name(out.name + SUFFIX)
+    return out.with_name(out.name + WORK_SUFFIX)
 
 
 def begin(folder: Path, plan: Mapping[str, Any], *, resume: bool, force: bool) -> bool:
@@ -75,23 +75,25 @@ def begin(folder: Path, plan: Mapping[str, Any], *, resume: bool, force: bool) -
         shutil.rmtree(folder)
     if not folder.exists():
         folder.mkdir()
-        _write_json(folder / PLAN, plan)
+        _write_json(folder / PLAN_FILE, plan)
         return False
     if not resume:
         raise OutputError(
             f"{folder} holds a training that was not finished",
             hint="--resume goes on with it, --force begins anew",
         )
-    path = folder / PLAN
+    path = folder / PLAN_FILE
     if not path.exists():
         _write_json(path, plan)
         return False
-    known = _read_json(path)
-    changed = [name for name in plan if known.get(name) != json.loads(json.dumps(plan[name]))]
+    saved_plan = _read_json(path)
+    changed = [name for name in plan if saved_plan.get(name) != json.loads(json.dumps(plan[name]))]
     if changed:
-        name, was, now = changed[0], known.get(changed[0]), plan[changed[0]]
+        name, was, now = changed[0], saved_plan.get(changed[0]), plan[changed[0]]
         if isinstance(was, dict) and isinstance(now, Mapping):  # a recipe: which part of it
-            name = next(each for each in now if was.get(each) != json.loads(json.dumps(now[each])))
+            name = next(
+                field for field in now if was.get(field) != json.loads(json.dumps(now[field]))
+            )
             was, now = was.get(name), now[name]
         raise InputError(
             f"{folder} was begun with another {name}: {_short(was)}, not {_short(now)}",
@@ -105,14 +107,14 @@ def remove(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != PLAN:
+        elif path.name != PLAN_FILE:
             path.unlink()
     shutil.rmtree(folder)
 
 
-def planned(folder: Path) -> dict[str, Any]:
+def read_plan(folder: Path) -> dict[str, Any]:
     """The plan of a training that was begun; empty where there is none."""
-    path = folder / PLAN
+    path = folder / PLAN_FILE
     return _read_json(path) if path.is_file() else {}
 
 
@@ -131,19 +133,19 @@ def save(folder: Path, model: Trainable, optimizer: Any, history: History) -> Pa
     path = folder / f"step-{history.step:08}"
     broken = (OSError, RuntimeError, require("safetensors").SafetensorError)
     try:
-        with new_folder(path, force=True) as part:
-            model.save(part / "model")
-            torch.save(optimizer.state_dict(), part / "optimizer.pt")
-            _write_json(part / "history.json", asdict(history))
+        with new_folder(path, force=True) as temporary_folder:
+            model.save(temporary_folder / "model")
+            torch.save(optimizer.state_dict(), temporary_folder / "optimizer.pt")
+            _write_json(temporary_folder / "history.json", asdict(history))
     except broken as error:
         raise OutputError(
             f"cannot write {path}: {error}",
             hint="is the disk full? make room, then --resume goes on from the checkpoint before",
         ) from error
     best = history.best()
-    wanted = {history.step, best.step if best else history.step}
+    steps_to_keep = {history.step, best.step if best else history.step}
     for other in steps(folder):
-        if other not in wanted:
+        if other not in steps_to_keep:
             shutil.rmtree(folder / f"step-{other:08}")
     return path
 
@@ -189,18 +191,18 @@ def load_optimizer(folder: Path, step: int, optimizer: Any) -> None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    with new_file(path, force=True) as part:
-        part.write_text(json.dumps(value, ensure_ascii=False), "utf-8")
+    with new_file(path, force=True) as temporary_path:
+        temporary_path.write_text(json.dumps(value, ensure_ascii=False), "utf-8")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        record = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path} cannot be read: {error}", hint="begin anew: --force") from None
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise DamagedError(f"{path} does not hold a record", hint="begin anew: --force")
-    return found
+    return record
 
 
 def _short(value: object) -> str:

@@ -33,7 +33,7 @@ from tamis.training.recipe import Recipe
 from tamis.training.validation import Validation, hold_out
 from tamis.types import Ids, Qrels, Run
 
-PICTURE = "curves.svg"
+PLOT_FILE = "curves.svg"
 
 
 @dataclass(frozen=True)
@@ -79,23 +79,23 @@ class Curves:
         >>> Curves(tuple(cells), 0.2, "RR@10").needed(), Curves(tuple(cells), 0.6, "RR@10").needed()
         ({'a': 32}, {'a': None})
         """
-        found: dict[str, int | None] = {}
+        needed_sizes: dict[str, int | None] = {}
         for start in dict.fromkeys(cell.start for cell in self.cells):
             above = [self.spread(start, size)[0] > self.baseline for size in self.sizes(start)]
             first = next((n for n in range(len(above)) if all(above[n:])), None)
-            found[start] = None if first is None else self.sizes(start)[first]
-        return found
+            needed_sizes[start] = None if first is None else self.sizes(start)[first]
+        return needed_sizes
 
     def picture(self) -> str:
         """The figure as SVG: means, ranges, and the first stage as a line."""
-        drawn = []
+        plotted = []
         for start in dict.fromkeys(cell.start for cell in self.cells):
             sizes = self.sizes(start)
             spreads = [self.spread(start, size) for size in sizes]
             points = [(float(n), mean) for n, (mean, _, _) in zip(sizes, spreads, strict=True)]
             ranges = [(float(n), a, b) for n, (_, a, b) in zip(sizes, spreads, strict=True)]
-            drawn.append(Curve(start, points, ranges))
-        return learning_curves(drawn, self.measure, self.baseline)
+            plotted.append(Curve(start, points, ranges))
+        return learning_curves(plotted, self.measure, self.baseline)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def curves(
     test: HeldOut,
     work: Path,
     threads: int | None = None,
-    said: Callable[[str], object] = lambda words: None,
+    log: Callable[[str], object] = lambda words: None,
 ) -> Curves:
     """Train from every start on samples of every size, and test each model on other queries.
 
@@ -133,7 +133,7 @@ def curves(
             raise InputError(f"a start cannot be called {name!r}", hint="its cells are files")
     work.mkdir(parents=True, exist_ok=True)
     _same_setting(work, _setting(starts, examples, recipe, test))
-    wanted = [
+    cells_to_train = [
         (name, size, sample)
         for size in sorted(sizes)
         for name in starts
@@ -141,24 +141,25 @@ def curves(
         if size or _ranks_already(starts[name])
     ]
     cells: list[Cell] = []
-    with library(documents, examples.docs.union(test.run.docs)) as books:
-        for number, (name, size, sample) in enumerate(wanted):
+    with library(documents, examples.docs.union(test.run.docs)) as lookup:
+        for number, (name, size, sample) in enumerate(cells_to_train):
             path = work / f"{name}-{size}-{sample}.json"
             if not path.exists():
-                said(f"cell {number + 1} of {len(wanted)}: {name}, {size} queries, sample {sample}")
+                place = f"cell {number + 1} of {len(cells_to_train)}"
+                log(f"{place}: {name}, {size} queries, sample {sample}")
                 out = path.with_suffix(".model")
-                job = _job(starts[name], examples, size, sample, recipe, books, out, threads)
-                cell = _cell(name, size, sample, job, test, documents, said)
-                with new_file(path) as part:
-                    part.write_text(json.dumps(asdict(cell)), "utf-8")
-                said(f"{test.measure} {cell.value:.4f}, {duration(cell.seconds)}")
+                job = _job(starts[name], examples, size, sample, recipe, lookup, out, threads)
+                cell = _cell(name, size, sample, job, test, documents, log)
+                with new_file(path) as temporary_path:
+                    temporary_path.write_text(json.dumps(asdict(cell)), "utf-8")
+                log(f"{test.measure} {cell.value:.4f}, {duration(cell.seconds)}")
             cells.append(Cell(**json.loads(path.read_text("utf-8"))))
     value = evaluate(test.qrels, {"run": _first(test)}, [test.measure]).mean("run", test.measure)
-    found = Curves(tuple(cells), value, test.measure)
+    result = Curves(tuple(cells), value, test.measure)
     if any(cell.size for cell in cells):
-        with new_file(work / PICTURE, force=True) as part:
-            part.write_text(found.picture(), "utf-8")
-    return found
+        with new_file(work / PLOT_FILE, force=True) as temporary_path:
+            temporary_path.write_text(result.picture(), "utf-8")
+    return result
 
 
 def _ranks_already(start: Start) -> bool:
@@ -172,14 +173,14 @@ def _cell(
     job: Job,
     test: HeldOut,
     documents: Documents,
-    said: Callable[[str], object],
+    log: Callable[[str], object],
 ) -> Cell:
     """Train one model and test it; nothing of it is kept but the value."""
     began = time.monotonic()
     folder = find_base(job.base)
     if size:
         resumed = work_folder(job.out).exists()
-        folder = train(job, resume=resumed, force=True, said=said).folder
+        folder = train(job, resume=resumed, force=True, log=log).folder
     scorer = open_scorer(folder, threads=job.threads)
     ranked = rerank(scorer, documents, depth=test.depth)(_first(test))
     value = evaluate(test.qrels, {"run": ranked}, [test.measure]).mean("run", test.measure)
@@ -194,23 +195,23 @@ def _job(
     size: int,
     sample: int,
     recipe: Recipe,
-    books: Any,
+    lookup: Any,
     out: Path,
     threads: int | None,
 ) -> Job:
-    drawn = sampled(examples, size, sample) if size else examples
+    sample_used = sample_examples(examples, size, sample) if size else examples
     chooses = recipe.keep == "best" or recipe.patience is not None
-    learn, held = hold_out(drawn, recipe.seed) if chooses else (drawn, None)
-    validation = Validation.of(held, recipe.measure) if held else None
-    return Job(learn, books, recipe, start.base, out, validation, threads, start.random_weights)
+    learn, held_out = hold_out(sample_used, recipe.seed) if chooses else (sample_used, None)
+    validation = Validation.of(held_out, recipe.measure) if held_out else None
+    return Job(learn, lookup, recipe, start.base, out, validation, threads, start.random_weights)
 
 
-def sampled(examples: Examples, size: int, sample: int) -> Examples:
+def sample_examples(examples: Examples, size: int, sample: int) -> Examples:
     """The examples of so many queries; every sample draws others.
 
     >>> rows = [(f"q{n}", "d1", 1.0, "positive") for n in range(9)]
-    >>> one = Examples.of_rows(rows, source="gold")
-    >>> len(np.unique(sampled(one, 4, 0).query))
+    >>> example = Examples.of_rows(rows, source="gold")
+    >>> len(np.unique(sample_examples(example, 4, 0).query))
     4
     """
     used = np.unique(examples.query)
@@ -219,8 +220,8 @@ def sampled(examples: Examples, size: int, sample: int) -> Examples:
             f"a sample of {size:,} queries cannot be drawn from {len(used):,}",
             hint="label more queries, or leave that size out",
         )
-    drawn = np.random.default_rng([sample, size]).choice(used, size, replace=False)
-    return examples.of_queries(examples.queries.ids.select(np.sort(drawn)))
+    numbers = np.random.default_rng([sample, size]).choice(used, size, replace=False)
+    return examples.of_queries(examples.queries.ids.select(np.sort(numbers)))
 
 
 def _first(test: HeldOut) -> Run:
@@ -255,27 +256,27 @@ def _setting(
 
 def _digest(test: HeldOut) -> str:
     """What candidates, questions and judgements are known by."""
-    found = xxhash.xxh3_128(test.run.offsets.tobytes())
+    hasher = xxhash.xxh3_128(test.run.offsets.tobytes())
     names = (*test.run, *(test.run.queries.texts or ()), *test.run.docs.take(test.run.doc))
     judged = (f"{query} {sorted(test.qrels[query].items())}" for query in test.qrels)
-    found.update("\0".join((*names, *judged)).encode("utf-8", "replace"))
-    return found.hexdigest()
+    hasher.update("\0".join((*names, *judged)).encode("utf-8", "replace"))
+    return hasher.hexdigest()
 
 
 def _same_setting(work: Path, setting: Mapping[str, Any]) -> None:
     """Cells of other settings are not mixed with these."""
-    path, now = work / "setting.json", json.loads(json.dumps(setting))
+    path, current = work / "setting.json", json.loads(json.dumps(setting))
     if not path.exists():
-        with new_file(path) as part:
-            part.write_text(json.dumps(now), "utf-8")
+        with new_file(path) as temporary_path:
+            temporary_path.write_text(json.dumps(current), "utf-8")
         return
-    known = json.loads(path.read_text("utf-8"))
-    starts = {**known.get("starts", {}), **now["starts"]}
-    changed = [name for name in now if name != "starts" and known.get(name) != now[name]]
-    if changed or any(starts[name] != value for name, value in known["starts"].items()):
-        what = changed[0] if changed else "starts"
+    saved = json.loads(path.read_text("utf-8"))
+    starts = {**saved.get("starts", {}), **current["starts"]}
+    changed = [name for name in current if name != "starts" and saved.get(name) != current[name]]
+    if changed or any(starts[name] != value for name, value in saved["starts"].items()):
+        setting_name = changed[0] if changed else "starts"
         raise InputError(
-            f"{work} holds curves made with another {what}", hint="choose another folder"
+            f"{work} holds curves made with another {setting_name}", hint="choose another folder"
         )
-    with new_file(path, force=True) as part:
-        part.write_text(json.dumps({**now, "starts": starts}), "utf-8")
+    with new_file(path, force=True) as temporary_path:
+        temporary_path.write_text(json.dumps({**current, "starts": starts}), "utf-8")

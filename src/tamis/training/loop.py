@@ -2,7 +2,7 @@
 
 It reads top to bottom. What a step learns from depends only on the recipe, the examples and the
 number of the step, so a training that was stopped goes on to the very same model. The same code
-runs on one processor, on a GPU, and under `torchrun` in several processes; see `learner`.
+runs on one processor, on a GPU, and under `torchrun` in several processes; see `trainer`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tamis.durable import Progress, folder_exists
 from tamis.errors import OutputError
 from tamis.training import checkpoints
 from tamis.training.checkpoints import History
-from tamis.training.model_writer import Trained, finish, finished
-from tamis.training.time_estimate import Pace
+from tamis.training.model_writer import Trained, find_finished, finish
+from tamis.training.time_estimate import TimeEstimate
 from tamis.training.trainer import Job, Trainer
 
 __all__ = ["Job", "Trained", "train"]
 
-KEPT_EVERY = 300.0
-"""After how many seconds a checkpoint is written, beside those at every validation."""
+CHECKPOINT_SECONDS = 300.0
+"""Between checkpoints, beside those at every validation."""
 
 
 def train(
@@ -31,7 +31,7 @@ def train(
     max_time: float | None = None,
     resume: bool = False,
     force: bool = False,
-    said: Callable[[str], object] = lambda words: None,
+    log: Callable[[str], object] = lambda words: None,
 ) -> Trained:
     """Train a model and write its folder.
 
@@ -41,40 +41,41 @@ def train(
     began, work = time.monotonic(), checkpoints.work_folder(job.out)
     if not job.out.absolute().parent.is_dir():
         raise OutputError(f"there is no folder to write {job.out} in", hint="make it first")
-    if resume and (done := finished(job, work)):
-        said(
-            f"note: {job.out} is trained already, {done.history.step:,} steps; --force begins anew"
-        )
-        return done
+    if resume and (trained := find_finished(job, work)):
+        steps = f"{trained.history.step:,} steps"
+        log(f"note: {job.out} is trained already, {steps}; --force begins anew")
+        return trained
     if (folder_exists(job.out) or job.out.exists()) and not force:
         raise OutputError(f"{job.out} exists already", hint="choose another name, or give --force")
-    known = checkpoints.planned(work) if resume else {}
-    if resume and not known:
-        said(f"note: nothing to go on with: there is no {work}; beginning anew")
-    learner = Trainer.of(job, known.get("steps"))
-    pace = Pace.of(learner)
-    if max_time is not None and not known:
-        left = max(0.0, max_time - (time.monotonic() - began))
-        learner.steps = learner.alone(lambda: pace.steps_within(left, learner))
-    going_on = learner.alone(
-        lambda: checkpoints.begin(work, learner.plan(), resume=resume, force=force)
+    plan = checkpoints.read_plan(work) if resume else {}
+    if resume and not plan:
+        log(f"note: nothing to resume: there is no {work}; training starts anew")
+    trainer = Trainer.of(job, plan.get("steps"))
+    time_estimate = TimeEstimate.of(trainer)
+    if max_time is not None and not plan:
+        seconds_left = max(0.0, max_time - (time.monotonic() - began))
+        trainer.steps = trainer.on_main_process(
+            lambda: time_estimate.steps_within(seconds_left, trainer)
+        )
+    is_resumed = trainer.on_main_process(
+        lambda: checkpoints.begin(work, trainer.plan(), resume=resume, force=force)
     )
-    history = learner.restored(work) if going_on else History()
-    said(pace.told(learner, history.step))
+    history = trainer.restore(work) if is_resumed else History()
+    log(time_estimate.describe(trainer, history.step))
     if history.step == 0 and not history.checks:
-        learner.check(history, work)
-    kept = time.monotonic()
-    with Progress("training", learner.steps, "steps") as progress:
+        trainer.check(history, work)
+    last_checkpoint = time.monotonic()
+    with Progress("training", trainer.steps, "steps") as progress:
         progress.done = history.step
-        while history.step < learner.steps and not learner.is_patience_over(history):
-            learner.learn(history, work)
-            progress.what = learner.told(history)
+        while history.step < trainer.steps and not trainer.is_patience_over(history):
+            trainer.learn(history, work)
+            progress.what = trainer.describe(history)
             progress.advance()
-            late = time.monotonic() - kept > KEPT_EVERY
-            if history.step % learner.every == 0 or history.step == learner.steps:
-                learner.check(history, work)
-                kept = time.monotonic()
-            elif learner.alone(partial(bool, late)):
-                learner.check(history, work, validate=False)
-                kept = time.monotonic()
-    return finish(learner, history, work, force=force)
+            is_due = time.monotonic() - last_checkpoint > CHECKPOINT_SECONDS
+            if history.step % trainer.every == 0 or history.step == trainer.steps:
+                trainer.check(history, work)
+                last_checkpoint = time.monotonic()
+            elif trainer.on_main_process(partial(bool, is_due)):
+                trainer.check(history, work, validate=False)
+                last_checkpoint = time.monotonic()
+    return finish(trainer, history, work, force=force)

@@ -1,8 +1,8 @@
-"""Losses: how wrong scores are, one number a unit.
+"""Losses: how wrong scores are, one number per instance.
 
-Each takes `scores`, a row a text in the order of the units, the `values` that the texts should
-have and the `sizes` of the units. Losses of one row give a number a row and do not look at
-`sizes`; the others give a number a unit, 0 where a unit has nothing to compare. The mean over a
+Each takes `scores`, one row per text in the order of the instances, the `values` that the texts
+should have and the `sizes` of the instances. Losses of one row give one number per row and ignore
+`sizes`; the others give one number per instance, 0 where it has nothing to compare. The mean over a
 batch is the caller's, because a batch may come in pieces.
 
 A score is a column. Two columns are for `softmax` (not relevant, relevant, as a two-class head has
@@ -22,8 +22,8 @@ from tamis.training.recipe import Loss, Recipe
 
 Tensor = Any
 LossFunction = Callable[[Tensor, Tensor, Sequence[int]], Tensor]
-HIGHEST = 5.0
-"""What a positive is worth where classes are learnt by regression (Yadav)."""
+POSITIVE_TARGET = 5.0
+"""The target of a positive where classes are learnt by regression (Yadav)."""
 
 
 def loss_of(recipe: Recipe, word_ids: tuple[int, int] | None = None) -> LossFunction:
@@ -37,12 +37,12 @@ def loss_of(recipe: Recipe, word_ids: tuple[int, int] | None = None) -> LossFunc
         if word_ids is None:
             raise InputError("the loss over the vocabulary needs the ids of the two words")
         return partial(vocabulary, ids=word_ids)
-    found = LOSSES[recipe.loss]
+    loss = LOSSES[recipe.loss]
     if recipe.margin is not None and recipe.loss in WITH_MARGIN:
-        found = partial(WITH_MARGIN[recipe.loss], margin=recipe.margin)
+        loss = partial(WITH_MARGIN[recipe.loss], margin=recipe.margin)
     if recipe.scorer == "target-words" and recipe.loss != "target-words":
-        return partial(_of_lead, found)
-    return found
+        return partial(_of_lead, loss)
+    return loss
 
 
 def softmax(scores: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -68,7 +68,9 @@ def bce(scores: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
     ([0.2877, 1.3863], 1.3863)
     """
     functional = require("torch.nn.functional")
-    return functional.binary_cross_entropy_with_logits(_one(scores), values, reduction="none")
+    return functional.binary_cross_entropy_with_logits(
+        _single_column(scores), values, reduction="none"
+    )
 
 
 def target_words(scores: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -105,7 +107,7 @@ def squared(scores: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
     >>> squared(torch.tensor([3.0, 0.5]), torch.tensor([5.0, 0.0]), [1, 1]).tolist()
     [4.0, 0.25]
     """
-    return (_one(scores) - values) ** 2
+    return (_single_column(scores) - values) ** 2
 
 
 def pairwise_margin(
@@ -113,7 +115,7 @@ def pairwise_margin(
 ) -> Tensor:
     """By how much the better of two texts fails to lead by the margin.
 
-    In a unit of more than two it is the mean over all pairs of unequal value.
+    In an instance of more than two it is the mean over all pairs of unequal value.
 
     >>> import torch
     >>> scores, values = torch.tensor([0.75, 0.5, 3.0, 0.0]), torch.tensor([1.0, 0.0, 1.0, 0.0])
@@ -158,20 +160,20 @@ def listwise_softmax(scores: Tensor, values: Tensor, sizes: Sequence[int]) -> Te
     (0.4904, 0.4904)
     """
     torch = require("torch")
-    grid, wanted = _grid(_one(scores), sizes, 0.0), _grid(values, sizes, torch.nan)
-    lower = wanted[:, :, None] > wanted[:, None, :]
+    grid, targets = _grid(_single_column(scores), sizes, 0.0), _grid(values, sizes, torch.nan)
+    lower = targets[:, :, None] > targets[:, None, :]
     rivals = lower | torch.eye(grid.shape[1], dtype=torch.bool, device=grid.device)
     field = grid[:, None, :].expand(rivals.shape).masked_fill(~rivals, -torch.inf)
     compared = lower.any(2)
-    each = (field.logsumexp(2) - grid) * compared
-    return each.sum(1) / compared.sum(1).clamp(min=1)
+    losses = (field.logsumexp(2) - grid) * compared
+    return losses.sum(1) / compared.sum(1).clamp(min=1)
 
 
 def margin_distillation(scores: Tensor, values: Tensor, sizes: Sequence[int]) -> Tensor:
     """Squared error between the leads of texts over each other and the teacher's leads.
 
-    In a unit of more than two it is the mean over all pairs, so that no text is the one that all
-    are measured from; it is twice the variance of the differences from the teacher, and is
+    In an instance of more than two it is the mean over all pairs, so that no text is the one that
+    all are measured from; it is twice the variance of the differences from the teacher, and is
     computed as that.
 
     >>> import torch
@@ -182,11 +184,11 @@ def margin_distillation(scores: Tensor, values: Tensor, sizes: Sequence[int]) ->
     (2.0, 2.0)
     """
     torch = require("torch")
-    error = _grid(_one(scores) - values, sizes, 0.0)
-    there = ~_grid(values, sizes, torch.nan).isnan()
-    count = there.sum(1)
+    error = _grid(_single_column(scores) - values, sizes, 0.0)
+    is_present = ~_grid(values, sizes, torch.nan).isnan()
+    count = is_present.sum(1)
     mean = error.sum(1, keepdim=True) / count[:, None]
-    deviations = ((error - mean) * there) ** 2
+    deviations = ((error - mean) * is_present) ** 2
     return 2 * deviations.sum(1) / (count - 1).clamp(min=1)
 
 
@@ -215,28 +217,28 @@ def _of_lead(loss: LossFunction, scores: Tensor, values: Tensor, sizes: Sequence
 def _violations(
     scores: Tensor, values: Tensor, sizes: Sequence[int], margin: float
 ) -> tuple[Tensor, Tensor]:
-    """A unit's sum of max(0, margin - lead) over its pairs of unequal value, and their number."""
+    """Per instance: the sum of max(0, margin - lead) over pairs of unequal value, their number."""
     torch = require("torch")
-    grid, wanted = _grid(_one(scores), sizes, 0.0), _grid(values, sizes, torch.nan)
-    better = wanted[:, :, None] > wanted[:, None, :]
+    grid, targets = _grid(_single_column(scores), sizes, 0.0), _grid(values, sizes, torch.nan)
+    better = targets[:, :, None] > targets[:, None, :]
     missing = (margin - (grid[:, :, None] - grid[:, None, :])).relu()
     return (missing * better).sum((1, 2)), better.sum((1, 2))
 
 
 def _grid(column: Tensor, sizes: Sequence[int], fill: float) -> Tensor:
-    """A row a unit, filled up at the end; nothing is above or below a nan."""
+    """One row per instance, filled up at the end; nothing is above or below a nan."""
     pad = require("torch.nn.utils.rnn").pad_sequence
     return pad(column.split(list(sizes)), batch_first=True, padding_value=fill)
 
 
-def _one(scores: Tensor) -> Tensor:
-    """One score a row."""
+def _single_column(scores: Tensor) -> Tensor:
+    """One score per row."""
     return scores if scores.ndim == 1 else _columns(scores, 1)[:, 0]
 
 
 def _columns(scores: Tensor, count: int) -> Tensor:
     if scores.ndim != 2 or scores.shape[1] != count:
         raise InputError(
-            f"this loss takes {count} score(s) a text, not scores of shape {tuple(scores.shape)}"
+            f"this loss takes {count} score(s) per text, not scores of shape {tuple(scores.shape)}"
         )
     return scores

@@ -21,7 +21,7 @@ from tamis.training.settings import (
 )
 from tamis.types.pipeline import Scale
 
-Trained = Literal["cross-encoder", "bi-encoder", "target-words"]
+ScorerKind = Literal["cross-encoder", "bi-encoder", "target-words"]
 Loss = Literal[
     "softmax",
     "bce",
@@ -39,7 +39,7 @@ POINTWISE: tuple[Loss, ...] = ("softmax", "bce", "target-words", "squared")
 BY_HAND = "set by hand"
 MAX_FALLING_EPOCHS = 32
 """Mokrii, section 4: good performance with 32 queries takes 16 to 32 epochs, more may overfit."""
-MARGINS: tuple[Loss, ...] = ("margin", "listwise-hinge")
+LOSSES_WITH_MARGIN: tuple[Loss, ...] = ("margin", "listwise-hinge")
 """The losses that have a margin."""
 
 
@@ -47,25 +47,25 @@ MARGINS: tuple[Loss, ...] = ("margin", "listwise-hinge")
 class Recipe:
     """Everything the loop must know about one training, with the source of each setting.
 
-    A unit is what a loss is taken of: a row for `points` and `balanced`, two rows for `pairs`, the
-    rows of a group for `lists`. `batch_size` counts units, not texts; a step of the optimizer
-    sees `batch_size * gradient_accumulation_steps` of them, whatever the micro-batches are.
+    An instance is what a loss is taken of: a row for `points` and `balanced`, two rows for `pairs`,
+    the rows of a group for `lists`. `batch_size` counts instances, not texts; a step of the
+    optimizer sees `batch_size * gradient_accumulation_steps` of them, whatever the micro-batches.
 
-    >>> one = Recipe("mine", epochs=1, batch_size=32, gradient_accumulation_steps=8)
-    >>> one.units_a_step, one.source_of("learning_rate")
+    >>> recipe = Recipe("mine", epochs=1, batch_size=32, gradient_accumulation_steps=8)
+    >>> recipe.effective_batch_size, recipe.source_of("learning_rate")
     (256, 'ours: the default')
-    >>> one.changed({"learning_rate": "1e-4", "batch_size": "16"}).batch_size
+    >>> recipe.changed({"learning_rate": "1e-4", "batch_size": "16"}).batch_size
     16
     """
 
     name: str
-    scorer: Trained = "cross-encoder"
+    scorer: ScorerKind = "cross-encoder"
     loss: Loss = "bce"
     margin: float | None = None
     """By how much the better is to lead; None is the loss's own default."""
     sampler: Sampler = "points"
     list_size: int | None = None
-    """How many rows of a group `lists` and `points` draw an epoch; None is all."""
+    """How many rows of a group `lists` and `points` draw per epoch; None is all."""
     samples: int | None = None
     """How many rows are drawn once for the whole training; as many positive as not if balanced."""
     batch_size: int = 16
@@ -91,10 +91,10 @@ class Recipe:
     """The largest norm of a gradient."""
     max_length: int = 512
     document_tokens: int | None = None
-    """Where the text alone is cut, before the pair is."""
+    """The length at which the text alone is truncated, before the pair."""
     outputs: Literal[1, 2] = 1
     scale: Scale | None = None
-    """What the scores are; None is what is usual: of one output a logit, of two or of two words a
+    """What the scores are; None is the default: of one output a logit, of two or of two words a
     probability."""
     dropout: float | None = None
     """None is the base's own."""
@@ -106,11 +106,11 @@ class Recipe:
     """Whether a head that the base has is thrown away; a base without one gets one anyway. With
     target words: whether two fresh rows take the place of the words' own."""
     fixed_documents: bool = False
-    """Whether a bi-encoder only learns to read queries, and texts keep the base's vectors."""
+    """Whether a bi-encoder only learns to read queries, and texts keep the base's embeddings."""
     keep: Literal["best", "last"] = "best"
     """Which state; the last in any case where the validation examples have pseudo-labels."""
     validate_every: int | None = None
-    """In steps; None is once an epoch, and five times in all at least."""
+    """In steps; None is once per epoch, and five times in all at least."""
     patience: int | None = None
     """How many validations in a row may bring nothing before training ends; None is any number."""
     measure: str = "RR@10"
@@ -127,18 +127,18 @@ class Recipe:
     def of(cls, name: str, **settings: tuple[Any, str]) -> Recipe:
         """A recipe from settings with their sources beside them."""
         values = {key: value for key, (value, _) in settings.items()}
-        return cls(name, **values, sources={key: said for key, (_, said) in settings.items()})
+        return cls(name, **values, sources={key: source for key, (_, source) in settings.items()})
 
     def but(self, name: str, **settings: tuple[Any, str]) -> Recipe:
         """A sibling: the same but for these settings."""
         values = {key: value for key, (value, _) in settings.items()}
-        said = {key: source for key, (_, source) in settings.items()}
-        kept = {key: source for key, source in self.sources.items() if key not in said}
-        return replace(self, name=name, **values, sources={**kept, **said})
+        sources = {key: source for key, (_, source) in settings.items()}
+        own_sources = {key: source for key, source in self.sources.items() if key not in sources}
+        return replace(self, name=name, **values, sources={**own_sources, **sources})
 
     @property
-    def units_a_step(self) -> int:
-        """How many units a step of the optimizer sees."""
+    def effective_batch_size(self) -> int:
+        """How many instances a step of the optimizer sees."""
         return self.batch_size * self.gradient_accumulation_steps
 
     def epochs_for(self, queries: int) -> float | None:
@@ -150,11 +150,11 @@ class Recipe:
         """
         if self.epochs is None or self.epoch_rule == "fixed":
             return self.epochs
-        most = max(MAX_FALLING_EPOCHS, self.epochs)
-        return max(1, min(most, round(self.epochs * math.sqrt(32 / max(1, queries)))))
+        max_epochs = max(MAX_FALLING_EPOCHS, self.epochs)
+        return max(1, min(max_epochs, round(self.epochs * math.sqrt(32 / max(1, queries)))))
 
     def total_steps(self, in_epoch: int, queries: int) -> int:
-        """How many steps the whole training has: those said, or the epochs' worth of them."""
+        """How many steps the whole training has: the given number, or that of the epochs."""
         if self.steps is not None:
             return self.steps
         return max(1, round((self.epochs_for(queries) or 0) * in_epoch))
@@ -167,16 +167,16 @@ class Recipe:
         """The same with some fields read from text; `none` empties a field.
 
         Steps take the place of epochs and epochs that of steps; epochs that are set do not fall. A
-        margin goes with a loss that has none, and so does where documents are cut with another
+        margin goes with a loss that has none, and so does `document_tokens` with another
         scorer.
         """
-        settings, known = by_field(settings), get_type_hints(Recipe)
+        settings, types_by_name = by_field(settings), get_type_hints(Recipe)
         values: dict[str, Any] = {}
         for name, text in settings.items():
             if name not in SETTABLE:
                 raise unknown_name(name, SETTABLE, "setting")
-            values[name] = read_setting(name, text, known[name], getattr(self, name))
-        if values.get("loss", self.loss) not in MARGINS:
+            values[name] = read_setting(name, text, types_by_name[name], getattr(self, name))
+        if values.get("loss", self.loss) not in LOSSES_WITH_MARGIN:
             values = {"margin": None} | values
         if values.get("scorer", self.scorer) != "cross-encoder":
             values = {"document_tokens": None} | values
@@ -186,8 +186,8 @@ class Recipe:
             values = {"steps": None, "epoch_rule": "fixed"} | values
         if "measure" in values:
             values["measure"] = str(parse_measure(values["measure"]))
-        said = dict.fromkeys(settings, BY_HAND)
-        return replace(self, **values, sources={**self.sources, **said})
+        sources = dict.fromkeys(settings, BY_HAND)
+        return replace(self, **values, sources={**self.sources, **sources})
 
     def record(self) -> dict[str, Any]:
         """Plain JSON, for a manifest."""
@@ -199,9 +199,13 @@ class Recipe:
         return cls(**{**record, "words": tuple(record["words"])})
 
 
-SETTABLE = tuple(one.name for one in fields(Recipe) if one.name not in ("name", "then", "sources"))
+SETTABLE = tuple(
+    recipe_field.name
+    for recipe_field in fields(Recipe)
+    if recipe_field.name not in ("name", "then", "sources")
+)
 """The fields that the command line can set."""
-LEAST: Mapping[str, float] = types.MappingProxyType(
+MIN_VALUES: Mapping[str, float] = types.MappingProxyType(
     {
         "margin": 0,
         "list_size": 2,
@@ -227,11 +231,11 @@ ABOVE_ZERO = ("epochs", "learning_rate", "head_learning_rate", "max_grad_norm")
 
 
 def _check_numbers(recipe: Recipe) -> None:
-    for name in (*LEAST, *MOST, *ABOVE_ZERO):
+    for name in (*MIN_VALUES, *MOST, *ABOVE_ZERO):
         value = getattr(recipe, name)
         if value is None:
             continue
-        low, high = LEAST.get(name, -math.inf), MOST.get(name, math.inf)
+        low, high = MIN_VALUES.get(name, -math.inf), MOST.get(name, math.inf)
         if not math.isfinite(value):
             raise InputError(f"{name} cannot be {value:g}", hint="give a number, or none")
         if not low <= value <= high:
@@ -288,9 +292,9 @@ def _contradictions(recipe: Recipe) -> Iterable[tuple[bool, str, str]]:
         "set word_loss=words",
     )
     yield (
-        recipe.margin is not None and loss not in MARGINS,
+        recipe.margin is not None and loss not in LOSSES_WITH_MARGIN,
         f"the loss {loss!r} has no margin",
-        f"leave margin out, or set loss to {' or '.join(MARGINS)}",
+        f"leave margin out, or set loss to {' or '.join(LOSSES_WITH_MARGIN)}",
     )
     yield (
         recipe.document_tokens is not None and recipe.scorer != "cross-encoder",
@@ -302,25 +306,26 @@ def _contradictions(recipe: Recipe) -> Iterable[tuple[bool, str, str]]:
         f"a {recipe.scorer} has no target words",
         "leave words out",
     )
-    vectors = recipe.scorer == "bi-encoder"
+    is_bi_encoder = recipe.scorer == "bi-encoder"
     yield (
-        vectors != (recipe.scale == "cosine") and (not vectors or recipe.scale is not None),
+        is_bi_encoder != (recipe.scale == "cosine")
+        and (not is_bi_encoder or recipe.scale is not None),
         "a bi-encoder's score is a cosine, and no other's is",
         "leave scale out",
     )
     yield (
-        recipe.fixed_documents and not vectors,
+        recipe.fixed_documents and not is_bi_encoder,
         f"a {recipe.scorer} reads query and document together: neither can be fixed",
         "leave fixed_documents out",
     )
     yield (
-        vectors and one_row,
+        is_bi_encoder and one_row,
         f"a bi-encoder does not learn by the loss {loss!r}",
         "set loss=listwise-softmax and sampler=lists, for example",
     )
     yield (
-        recipe.sampler == "balanced" and recipe.units_a_step % 2 == 1,
-        f"a batch of {recipe.units_a_step} cannot be half positive",
+        recipe.sampler == "balanced" and recipe.effective_batch_size % 2 == 1,
+        f"a batch of {recipe.effective_batch_size} cannot be half positive",
         "set an even batch",
     )
     yield (

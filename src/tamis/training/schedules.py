@@ -1,4 +1,4 @@
-"""How fast what learns: the rate at every step, the groups of parameters, the optimizer."""
+"""Learning rates: the rate at every step, the groups of parameters, the optimizer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rate_at(step: int, steps: int, recipe: Recipe) -> float:
 
 
 def parameter_groups(
-    named: Iterable[tuple[str, Tensor]], recipe: Recipe, head: Collection[str]
+    named_parameters: Iterable[tuple[str, Tensor]], recipe: Recipe, head: Collection[str]
 ) -> list[dict[str, Any]]:
     """The body and the head, each with its rate, the names kept beside the parameters.
 
@@ -39,11 +39,11 @@ def parameter_groups(
     the rates of fine-tuning in general, it moves nothing either way. Frozen parameters are left
     out, and so is a group that has none.
     """
-    parts: dict[str, list[tuple[str, Tensor]]] = {"body": [], "head": []}
-    for name, parameter in named:
+    parameters_by_part: dict[str, list[tuple[str, Tensor]]] = {"body": [], "head": []}
+    for name, parameter in named_parameters:
         if parameter.requires_grad:
-            parts["head" if name in head else "body"].append((name, parameter))
-    missing = set(head) - {name for name, _ in parts["head"]}
+            parameters_by_part["head" if name in head else "body"].append((name, parameter))
+    missing = set(head) - {name for name, _ in parameters_by_part["head"]}
     if missing:
         raise InputError(f"the model has no parameter {min(missing)!r} that learns")
     rates = {
@@ -52,14 +52,14 @@ def parameter_groups(
     }
     return [
         {
-            "name": part,
+            "name": group,
             "names": [name for name, _ in members],
             "params": [parameter for _, parameter in members],
-            "lr": rates[part],
-            "learning_rate": rates[part],
+            "lr": rates[group],
+            "learning_rate": rates[group],
             "weight_decay": recipe.weight_decay,
         }
-        for part, members in parts.items()
+        for group, members in parameters_by_part.items()
         if members
     ]
 

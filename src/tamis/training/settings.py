@@ -43,10 +43,10 @@ def by_field(settings: Mapping[str, str]) -> dict[str, str]:
     >>> by_field({"learning_rate": "1e-5", "batch_size": "8"})
     {'learning_rate': '1e-5', 'batch_size': '8', 'gradient_accumulation_steps': '1'}
     """
-    named = dict(settings)
+    by_name = dict(settings)
     if "batch_size" in settings:
-        named.setdefault("gradient_accumulation_steps", "1")
-    return named
+        by_name.setdefault("gradient_accumulation_steps", "1")
+    return by_name
 
 
 def read_setting(name: str, text: str, kind: Any, now: Any) -> Any:
@@ -58,22 +58,22 @@ def read_setting(name: str, text: str, kind: Any, now: Any) -> Any:
     if get_origin(kind) in (Union, types.UnionType):
         if text.strip().lower() == "none":
             return None
-        kind = next(one for one in get_args(kind) if one is not type(None))
+        kind = next(option for option in get_args(kind) if option is not type(None))
     if get_origin(kind) is tuple:
         return _words(text)
     if get_origin(kind) is Literal:
-        said = {str(choice): choice for choice in get_args(kind)}
-        if text not in said:
-            raise InputError(f"{name} cannot be {text!r}", hint=f"say {', '.join(said)}")
-        return said[text]
+        choices = {str(choice): choice for choice in get_args(kind)}
+        if text not in choices:
+            raise InputError(f"{name} cannot be {text!r}", hint=f"say {', '.join(choices)}")
+        return choices[text]
     if kind is str:
         return text
     try:
         return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
     except (KeyError, ValueError):
-        what = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
+        expected = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
         raise InputError(
-            f"{name} cannot be {text!r}", hint=f"give {what}; now it is {now}"
+            f"{name} cannot be {text!r}", hint=f"give {expected}; now it is {now}"
         ) from None
 
 
@@ -88,8 +88,8 @@ def _words(text: str) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def unknown_name(name: str, known: Iterable[str], what: str) -> InputError:
+def unknown_name(name: str, known_names: Iterable[str], kind: str) -> InputError:
     """What to say to a name that is not among the known."""
-    near = get_close_matches(name, list(known), n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
-    return InputError(f"there is no {what} {name!r}", hint=hint)
+    near = get_close_matches(name, list(known_names), n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known_names)}"
+    return InputError(f"there is no {kind} {name!r}", hint=hint)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.labels.examples import KINDS, Examples, join_examples
+from tamis.labels.examples import LABEL_TYPES, Examples, join_examples
 from tamis.training.recipe import BY_HAND, Recipe
 from tamis.training.recipes import CHAINS, resolve
 from tamis.training.validation import Validation, hold_out
@@ -42,14 +42,14 @@ def recipes_of(name: str, settings: Mapping[str, str]) -> list[Recipe]:
     >>> [recipe.name for recipe in recipes_of("infuse", {"seed": "7"})]
     ['infuse-scores', 'infuse-gold']
     """
-    return [resolve(part, settings) for part in CHAINS.get(name, (name,))]
+    return [resolve(recipe_name, settings) for recipe_name in CHAINS.get(name, (name,))]
 
 
 def stages_of(
-    name: str, recipes: Sequence[Recipe], parts: Sequence[Examples]
+    name: str, recipes: Sequence[Recipe], example_sets: Sequence[Examples]
 ) -> list[TrainingStage]:
     """Each recipe with what is learnt by it: scores come before judgements."""
-    joined = join_examples(parts)
+    joined = join_examples(example_sets)
     if len(recipes) == 1:
         return [TrainingStage(recipes[0], joined)]
     is_class = _is_class(joined)
@@ -71,19 +71,19 @@ def with_held_out(
     """The stages with what each is validated on: these examples, else some of its queries; none
     learns from queries that a later one is validated on.
     """
-    done: list[TrainingStage] = []
+    prepared: list[TrainingStage] = []
     for stage in reversed(stages):
         learn, held_out = stage.examples, validate
         if held_out is not None:
             refuse_shared(learn, held_out)
         elif not no_validation:
-            for later in done:
+            for later in prepared:
                 learn = _without(learn, later.held_out) if later.held_out else learn
             learn, held_out = hold_out(learn, stage.recipe.seed)
         _check_values(learn)
         _log_kept_state(stage.recipe, held_out)
-        done.append(replace(stage, examples=learn, held_out=held_out))
-    return done[::-1]
+        prepared.append(replace(stage, examples=learn, held_out=held_out))
+    return prepared[::-1]
 
 
 def refuse_shared(learn: Examples, held_out: Examples) -> None:
@@ -119,5 +119,5 @@ def _without(learn: Examples, held_out: Examples) -> Examples:
 
 def _is_class(examples: Examples) -> NDArray[np.bool_]:
     """Which rows hold a class, and no score."""
-    is_class: NDArray[np.bool_] = examples.kind == KINDS.index("class")
+    is_class: NDArray[np.bool_] = examples.kind == LABEL_TYPES.index("class")
     return is_class

@@ -14,49 +14,46 @@ from tamis.errors import InputError
 if TYPE_CHECKING:
     from tamis.training.trainer import Trainer
 
-TRIED = 3
-"""How many steps are tried out."""
-WRITTEN = 2e8
-"""How many bytes are taken to be written a second."""
-SCORED = 64
-"""How many rows of the validation are tried out."""
+TRIAL_STEPS = 3
+BYTES_WRITTEN_PER_SECOND = 2e8
+TRIAL_ROWS = 64
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Seconds a step, and seconds a validation with what is written then."""
+class TimeEstimate:
+    """Seconds per step, and per validation with what is written then."""
 
     step: float
     check: float
 
     @classmethod
-    def of(cls, learner: Trainer) -> Pace:
+    def of(cls, trainer: Trainer) -> TimeEstimate:
         """Try a few steps, spread over the first epoch, at a rate of zero: nothing is learnt."""
-        places = np.linspace(0, learner.counts["steps"] - 1, TRIED).astype(int).tolist()
-        taken = []
+        places = np.linspace(0, trainer.counts["steps"] - 1, TRIAL_STEPS).astype(int).tolist()
+        seconds = []
         for number, step in enumerate([places[0], *places]):
             began = time.monotonic()
-            learner.gradient(learner.batch(step), step)
-            learner.advance(0.0)
+            trainer.gradient(trainer.batch(step), step)
+            trainer.advance(0.0)
             if number:  # the first is slower than those that follow
-                taken.append(time.monotonic() - began)
-        learner.forget()
-        return cls(sum(taken) / len(taken), _check_seconds(learner) + _keep_seconds(learner))
+                seconds.append(time.monotonic() - began)
+        trainer.reset_optimizer()
+        return cls(sum(seconds) / len(seconds), _check_seconds(trainer) + _keep_seconds(trainer))
 
     def total(self, steps: int, every: int) -> float:
         """Seconds of so many steps with a validation after so many, and one before the first."""
         return steps * self.step + (1 + -(-steps // every)) * self.check
 
-    def steps_within(self, seconds: float, learner: Trainer) -> int:
+    def steps_within(self, seconds: float, trainer: Trainer) -> int:
         """How many steps fit into a time, as many as the recipe has at most."""
-        wanted = learner.steps
-        if self.total(wanted, learner.every) <= seconds:
-            return wanted
-        low, high = 0, wanted
+        max_steps = trainer.steps
+        if self.total(max_steps, trainer.every) <= seconds:
+            return max_steps
+        low, high = 0, max_steps
         while low < high:
             middle = (low + high + 1) // 2
-            learner.steps = middle
-            fits = self.total(middle, learner.every) <= seconds
+            trainer.steps = middle
+            fits = self.total(middle, trainer.every) <= seconds
             low, high = (middle, high) if fits else (low, middle - 1)
         if low == 0:
             raise InputError(
@@ -66,33 +63,33 @@ class Pace:
             )
         return low
 
-    def told(self, learner: Trainer, done: int) -> str:
+    def describe(self, trainer: Trainer, steps_done: int) -> str:
         """The prediction in words."""
-        whole = self.total(learner.steps, learner.every)
-        left = whole - self.total(done, learner.every) if done else whole
-        texts = sum(map(len, learner.batch(0))) / self.step
-        epochs = learner.steps / learner.counts["steps"]
-        said = (
-            f"{learner.steps:,} steps ({learner.counts['units']:,} units, {epochs:.3g} "
-            f"{'epoch' if epochs == 1 else 'epochs'}), about {texts:.0f} texts a second: "
-            f"{duration(left)}"
+        total = self.total(trainer.steps, trainer.every)
+        remaining = total - self.total(steps_done, trainer.every) if steps_done else total
+        texts = sum(map(len, trainer.batch(0))) / self.step
+        epochs = trainer.steps / trainer.counts["steps"]
+        text = (
+            f"{trainer.steps:,} steps ({trainer.counts['units']:,} instances, {epochs:.3g} "
+            f"{'epoch' if epochs == 1 else 'epochs'}), about {texts:.0f} texts per second: "
+            f"{duration(remaining)}"
         )
-        return f"{said} left after step {done:,}" if done else said
+        return f"{text} left after step {steps_done:,}" if steps_done else text
 
 
-def _check_seconds(learner: Trainer) -> float:
-    validation = learner.job.validation
+def _check_seconds(trainer: Trainer) -> float:
+    validation = trainer.job.validation
     if validation is None:
         return 0.0
-    some = validation.examples.select(np.arange(min(SCORED, len(validation.examples))))
-    learner.scores(some)
+    sample = validation.examples.select(np.arange(min(TRIAL_ROWS, len(validation.examples))))
+    trainer.scores(sample)
     began = time.monotonic()
-    learner.scores(some)
-    return (time.monotonic() - began) / len(some) * len(validation.examples)
+    trainer.scores(sample)
+    return (time.monotonic() - began) / len(sample) * len(validation.examples)
 
 
-def _keep_seconds(learner: Trainer) -> float:
+def _keep_seconds(trainer: Trainer) -> float:
     """How long a checkpoint takes to write, about."""
-    sizes = sum(int(parameter.numel()) for parameter in learner.model.parameters())
-    copies = 3 if learner.job.recipe.optimizer == "adamw" else 1
-    return copies * 4 * sizes / WRITTEN
+    sizes = sum(int(parameter.numel()) for parameter in trainer.model.parameters())
+    copies = 3 if trainer.job.recipe.optimizer == "adamw" else 1
+    return copies * 4 * sizes / BYTES_WRITTEN_PER_SECOND

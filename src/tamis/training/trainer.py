@@ -1,6 +1,6 @@
-"""What learns: a model, its optimizer, and the examples, step by step.
+"""What is trained: a model, its optimizer, and the examples, step by step.
 
-In several processes each takes its part of the units of a step, gradients are added, and every
+In several processes each takes its part of the instances of a step, gradients are added, and every
 process takes the same step; the first alone validates and writes.
 """
 
@@ -22,23 +22,23 @@ from tamis.labels.examples import Examples, digest
 from tamis.models.base_models import find_base, sha256
 from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.pipeline.stored_embeddings import stored_texts
-from tamis.scorers.batches import one_thread_each, usable_threads
+from tamis.scorers.batches import single_threaded_torch, usable_threads
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import documents_of
 from tamis.training import checkpoints
 from tamis.training.checkpoints import Check, History
-from tamis.training.divergence import collapsed, trouble_in
+from tamis.training.divergence import find_divergence, has_collapsed
 from tamis.training.losses import LossFunction, loss_of
 from tamis.training.recipe import Recipe
 from tamis.training.samplers import Batch, Epoch, batches, counts, targets
 from tamis.training.schedules import optimizer_of, parameter_groups, rate_at, set_rates
 from tamis.training.trainable import Trainable, accumulate, open_trainable
-from tamis.training.validation import Validation, some_of
+from tamis.training.validation import Validation, sample_rows
 from tamis.types import Pairs
 
-CHECKS = 5
-"""How many validations a training has at least, where the recipe does not say when they are."""
-Found = TypeVar("Found")
+MIN_VALIDATIONS = 5
+"""Where the recipe does not say when to validate."""
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Job:
 
     examples: Examples
     """With the texts of their queries."""
-    library: DocumentLookup
+    lookup: DocumentLookup
     recipe: Recipe
     base: Path | str
     out: Path
@@ -55,8 +55,8 @@ class Job:
     threads: int | None = None
     random_weights: bool = False
     """Whether only the shape of the base is taken, not what it has learnt."""
-    texts: EmbeddingCache | None = None
-    """Who knows vectors that the base gives to texts, where it only learns to read queries."""
+    embedding_cache: EmbeddingCache | None = None
+    """Embeddings that the base gives to texts, where it only learns to read queries."""
 
     @property
     def selects(self) -> bool:
@@ -80,7 +80,7 @@ class Trainer:
 
     @classmethod
     def of(cls, job: Job, steps: int | None = None) -> Trainer:
-        """A learner at its first step, of so many or as many as the recipe says."""
+        """A trainer at its first step, of so many or as many as the recipe says."""
         recipe = job.recipe
         gpu = require("torch").cuda.is_available()
         accelerator = require("accelerate").Accelerator(cpu=not gpu)
@@ -97,24 +97,24 @@ class Trainer:
             fixed_documents=recipe.fixed_documents,
             random_weights=job.random_weights,
             seed=recipe.seed,
-            texts=job.texts,
+            embedding_cache=job.embedding_cache,
             threads=job.threads or max(1, usable_threads(None) // int(accelerator.num_processes)),
         )
         if model.documents:
             ids = job.examples.docs.take(np.unique(job.examples.doc))
-            for known in stored_texts(job.library, ids, model.documents):
-                model.documents.remember(*known)
-        values, found = targets(job.examples, recipe.loss), counts(job.examples, recipe)
+            for stored in stored_texts(job.lookup, ids, model.documents):
+                model.documents.remember(*stored)
+        values, example_counts = targets(job.examples, recipe.loss), counts(job.examples, recipe)
         accelerator.prepare_model(model, device_placement=True, evaluation_mode=True)
         return cls(
             job,
             accelerator,
             model,
             _optimizer(model, recipe),
-            loss_of(recipe, model.note.word_ids),
+            loss_of(recipe, model.manifest.word_ids),
             values,
-            found,
-            steps or recipe.total_steps(found["steps"], found["queries"]),
+            example_counts,
+            steps or recipe.total_steps(example_counts["steps"], example_counts["queries"]),
         )
 
     @property
@@ -122,13 +122,17 @@ class Trainer:
         """After how many steps the model is validated."""
         if self.job.recipe.validate_every:
             return self.job.recipe.validate_every
-        return min(self.counts["steps"], max(1, -(-self.steps // CHECKS)))
+        return min(self.counts["steps"], max(1, -(-self.steps // MIN_VALIDATIONS)))
 
     @property
     def threads(self) -> int:
         """On how many threads this process learns."""
-        many = usable_threads(self.job.threads)
-        return many if self.job.threads else max(1, many // int(self.accelerator.num_processes))
+        available = usable_threads(self.job.threads)
+        return (
+            available
+            if self.job.threads
+            else max(1, available // int(self.accelerator.num_processes))
+        )
 
     def plan(self) -> dict[str, Any]:
         """What must be the same when the training goes on."""
@@ -138,7 +142,7 @@ class Trainer:
             "recipe": job.recipe.record(),
             "steps": self.steps,
             "examples": digest(job.examples),
-            "texts": texts_digest(job.examples, job.library),
+            "texts": texts_digest(job.examples, job.lookup),
             "validation": validation,
             "base": sha256(find_base(job.base)),
             "documents": sha256(documents_of(find_base(job.base))),
@@ -153,11 +157,11 @@ class Trainer:
         batch = self.batch(step)
         loss, truncated_tokens = self.gradient(batch, step)
         history.losses.append(loss / len(batch))
-        trouble = trouble_in(history.losses)
-        if not trouble and not self.advance(rate_at(step, self.steps, recipe)):
-            trouble = f"the gradient of step {step + 1} is no number"
-        if trouble:
-            raise self._went_wrong(trouble, work)
+        problem = find_divergence(history.losses)
+        if not problem and not self.advance(rate_at(step, self.steps, recipe)):
+            problem = f"the gradient of step {step + 1} is no number"
+        if problem:
+            raise self._training_error(problem, work)
         history.texts += sum(map(len, batch))
         history.truncated_tokens += truncated_tokens
         history.seconds += time.monotonic() - began
@@ -165,7 +169,7 @@ class Trainer:
     def advance(self, factor: float) -> bool:
         """Let the optimizer take a step at its rates times a factor, if there is one to take."""
         torch = require("torch")
-        with one_thread_each(torch) if self.threads == 1 else nullcontext():
+        with single_threaded_torch(torch) if self.threads == 1 else nullcontext():
             norm = torch.nn.utils.clip_grad_norm_(
                 self.model.parameters(), self.job.recipe.max_grad_norm or np.inf
             )
@@ -176,45 +180,47 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         return finite
 
-    def forget(self) -> None:
+    def reset_optimizer(self) -> None:
         """Begin with a new optimizer, as if no step had been taken."""
         self.optimizer = _optimizer(self.model, self.job.recipe)
 
     def batch(self, step: int) -> Batch:
-        """The units that a step learns from."""
-        number, place = divmod(step, self.counts["steps"])
-        if self._epoch[0] != number:
-            self._epoch = number, batches(self.job.examples, self.job.recipe, number)
-        found = self._epoch[1]
-        assert found is not None
-        return found[place]
+        """The instances that a step learns from."""
+        epoch_number, place = divmod(step, self.counts["steps"])
+        if self._epoch[0] != epoch_number:
+            self._epoch = epoch_number, batches(self.job.examples, self.job.recipe, epoch_number)
+        epoch = self._epoch[1]
+        assert epoch is not None
+        return epoch[place]
 
     def gradient(self, batch: Batch, step: int) -> tuple[float, int]:
-        """Add up the gradient of a batch; the sum of its losses, and how many texts were cut."""
+        """Add up the gradient of a batch; its summed loss, and how many texts were truncated."""
         torch, job = require("torch"), self.job
-        rank, many = self.accelerator.process_index, self.accelerator.num_processes
+        rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
         torch.manual_seed(_seed(job.recipe.seed, step, rank))
-        mine = batch[rank::many]
-        rows = np.concatenate(mine) if mine else np.zeros(0, np.int64)
-        prepared = self.model.prepare(*row_texts(job.examples, rows, job.library))
+        own_batch = batch[rank::num_processes]
+        rows = np.concatenate(own_batch) if own_batch else np.zeros(0, np.int64)
+        prepared = self.model.prepare(*row_texts(job.examples, rows, job.lookup))
         truncated_tokens = sum(text.truncated_tokens > 0 for text in prepared)
-        bounds = np.cumsum([0, *map(len, mine)]).tolist()
-        units = [prepared[a:b] for a, b in pairwise(bounds)]
+        bounds = np.cumsum([0, *map(len, own_batch)]).tolist()
+        instances = [prepared[a:b] for a, b in pairwise(bounds)]
         self.model.train()
         loss = 0.0
-        if mine:
+        if own_batch:
             loss = accumulate(
                 self.model,
-                units,
-                [self.values[unit] for unit in mine],
+                instances,
+                [self.values[instance] for instance in own_batch],
                 self.loss,
-                over=len(batch),
+                num_instances=len(batch),
                 budget=job.recipe.micro_batch_tokens,
                 threads=self.threads,
             )
-        return self._added(loss, truncated_tokens) if many > 1 else (loss, truncated_tokens)
+        return (
+            self._reduce(loss, truncated_tokens) if num_processes > 1 else (loss, truncated_tokens)
+        )
 
-    def _added(self, loss: float, truncated_tokens: int) -> tuple[float, int]:
+    def _reduce(self, loss: float, truncated_tokens: int) -> tuple[float, int]:
         """The same of all processes, after their gradients were added."""
         torch = require("torch")
         for parameter in self.model.parameters():
@@ -230,85 +236,90 @@ class Trainer:
     def check(self, history: History, work: Path, *, validate: bool = True) -> None:
         """Validate the model and keep it; one that gives all texts the same score is refused."""
         began = time.monotonic()
-        value, same = self.alone(lambda: self._validated(self.job.validation if validate else None))
+        value, same = self.on_main_process(
+            lambda: self._validate(self.job.validation if validate else None)
+        )
         if value is not None:
             history.checks.append(Check(history.step, value))
         if same and history.step:
-            raise self._went_wrong("all texts of a query have the same score", work)
+            raise self._training_error("all texts of a query have the same score", work)
         self.keep(history, work)
         history.checked += time.monotonic() - began
 
-    def _validated(self, validation: Validation | None) -> tuple[float | None, bool]:
+    def _validate(self, validation: Validation | None) -> tuple[float | None, bool]:
         """The measure on the validation examples, and whether all their scores are the same.
 
         Without such examples there is no measure, and some that were learnt from are scored.
         """
         examples = self.job.examples
-        watched = validation.examples if validation else some_of(examples, self.job.recipe.seed)
-        scores = self.scores(watched)
-        same = collapsed(scores, watched.offsets)
+        scored_examples = (
+            validation.examples if validation else sample_rows(examples, self.job.recipe.seed)
+        )
+        scores = self.scores(scored_examples)
+        same = has_collapsed(scores, scored_examples.offsets)
         return (validation.value(scores) if validation else None), same
 
     def scores(self, examples: Examples) -> Any:
         """The scores of all rows of some examples by the model as it is now."""
-        scorer, found = self.model.scorer(threads=self.threads), np.empty(len(examples), np.float32)
-        for start in range(0, len(examples), ROWS):
-            rows = np.arange(start, min(start + ROWS, len(examples)))
-            queries, texts = row_texts(examples, rows, self.job.library)
+        scorer, scores = (
+            self.model.scorer(threads=self.threads),
+            np.empty(len(examples), np.float32),
+        )
+        for start in range(0, len(examples), ROWS_PER_BATCH):
+            rows = np.arange(start, min(start + ROWS_PER_BATCH, len(examples)))
+            queries, texts = row_texts(examples, rows, self.job.lookup)
             index = np.stack([np.arange(len(rows))] * 2, 1).astype(np.int32)
-            found[rows] = scorer.score(Pairs(queries, texts, index)).values
-        return found
+            scores[rows] = scorer.score(Pairs(queries, texts, index)).values
+        return scores
 
     def keep(self, history: History, work: Path) -> None:
         """Write a checkpoint."""
-        self.alone(lambda: checkpoints.save(work, self.model, self.optimizer, history))
+        self.on_main_process(lambda: checkpoints.save(work, self.model, self.optimizer, history))
 
-    def restored(self, work: Path) -> History:
+    def restore(self, work: Path) -> History:
         """Put everything into the state of the last checkpoint."""
-        found = checkpoints.steps(work)
-        if not found:
+        saved_steps = checkpoints.steps(work)
+        if not saved_steps:
             return History()
         load = require("safetensors.torch").load_file
         self.model.load_state_dict(
-            load(checkpoints.model_at(work, found[-1]) / "model.safetensors")
+            load(checkpoints.model_at(work, saved_steps[-1]) / "model.safetensors")
         )
-        checkpoints.load_optimizer(work, found[-1], self.optimizer)
-        return checkpoints.read_history(work, found[-1])
+        checkpoints.load_optimizer(work, saved_steps[-1], self.optimizer)
+        return checkpoints.read_history(work, saved_steps[-1])
 
     def is_patience_over(self, history: History) -> bool:
         """Whether the validations since the best are as many as the recipe bears."""
         patience = self.job.recipe.patience if self.job.selects else None
         return patience is not None and history.since_best() >= patience
 
-    def told(self, history: History) -> str:
+    def describe(self, history: History) -> str:
         """Where training stands, for the line of progress."""
-        recent = history.losses[-RECENT:]
-        said = f"training, loss {sum(recent) / len(recent):.3f}"
+        recent = history.losses[-LOSS_AVERAGE_STEPS:]
+        text = f"training, loss {sum(recent) / len(recent):.3f}"
         if history.checks and self.job.validation:
-            said += f", {self.job.validation.measure} {history.checks[-1].value:.3f}"
-        return f"{said}, {history.texts / max(history.seconds, 1e-9):.1f} texts a second"
+            text += f", {self.job.validation.measure} {history.checks[-1].value:.3f}"
+        return f"{text}, {history.texts / max(history.seconds, 1e-9):.1f} texts per second"
 
-    def alone(self, work: Callable[[], Found]) -> Found:
-        """What the first process finds, told to all."""
+    def on_main_process(self, work: Callable[[], Result]) -> Result:
+        """The result of the first process, sent to all."""
         if self.accelerator.num_processes == 1:
             return work()
-        share = require("accelerate.utils").broadcast_object_list
-        found: list[Any] = [work() if self.accelerator.is_main_process else None]
-        return share(found)[0]  # type: ignore[no-any-return]
+        broadcast = require("accelerate.utils").broadcast_object_list
+        results: list[Any] = [work() if self.accelerator.is_main_process else None]
+        return broadcast(results)[0]  # type: ignore[no-any-return]
 
-    def _went_wrong(self, trouble: str, work: Path) -> TrainingError:
-        found = checkpoints.steps(work)
-        kept = f"; the model after step {found[-1]} is in {checkpoints.model_at(work, found[-1])}"
-        return TrainingError(
-            f"training was stopped: {trouble}",
-            hint="set a smaller rate, a longer warm-up, or another loss" + (kept if found else ""),
-        )
+    def _training_error(self, problem: str, work: Path) -> TrainingError:
+        saved_steps = checkpoints.steps(work)
+        hint = "set a smaller rate, a longer warm-up, or another loss"
+        if saved_steps:
+            model = checkpoints.model_at(work, saved_steps[-1])
+            hint += f"; the model after step {saved_steps[-1]} is in {model}"
+        return TrainingError(f"training was stopped: {problem}", hint=hint)
 
 
-ROWS = 4096
-"""How many rows are scored at a time."""
-RECENT = 20
-"""Over how many steps the loss that is shown is averaged."""
+ROWS_PER_BATCH = 4096
+LOSS_AVERAGE_STEPS = 20
 
 
 def _optimizer(model: Trainable, recipe: Recipe) -> Any:

@@ -9,23 +9,20 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
-from tamis.labels.examples import KINDS, SOURCES, Examples
+from tamis.labels.examples import LABEL_SOURCES, LABEL_TYPES, Examples
 from tamis.splits import split
 from tamis.types import Ids, Qrels, Queries, Run
 
-SHARE = 0.1
-"""The share of the queries that is held out where no validation examples are given."""
-MOST = 100
-"""How many queries are held out at most."""
-FEWEST = 20
-"""With fewer queries none is held out."""
-LISTED = 20
-"""How many texts of a query held out are ranked: positives, half of them at most where there are
+HELD_OUT_SHARE = 0.1
+"""Of the queries, where no validation examples are given."""
+MAX_HELD_OUT_QUERIES = 100
+MIN_QUERIES_TO_HOLD_OUT = 20
+MAX_TEXTS_PER_QUERY = 20
+"""Texts ranked per held-out query: positives, half of them at most where there are
 others, and others drawn once."""
-WATCHED = 8
+COLLAPSE_CHECK_SIZE = 8
 """So many texts of so many queries show whether a model gives all of them the same score."""
-HIGHEST = 5
-"""The highest grade that a score is turned into."""
+MAX_GRADE = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +40,7 @@ class Validation:
         """
         if not len(examples):
             raise InputError("there are no examples to validate on", hint="hold out some queries")
-        graded = bool((examples.kind != KINDS.index("class")).any())
+        graded = bool((examples.kind != LABEL_TYPES.index("class")).any())
         grades = _grades(examples) if graded else (examples.value > 0).astype(np.int32)
         rows, groups = _names(examples)
         qrels = Qrels.of_rows(groups, rows, examples.group, _numbered(len(examples)), grades)
@@ -54,7 +51,7 @@ class Validation:
         """Whether a state may be selected by it: held-out pseudo-labels only tell how well BM25
         is imitated.
         """
-        return not (self.examples.source == SOURCES.index("pseudo")).any()
+        return not (self.examples.source == LABEL_SOURCES.index("pseudo")).any()
 
     def value(self, scores: NDArray[np.float32]) -> float:
         """The mean measure when rows are ranked by these scores."""
@@ -71,41 +68,49 @@ def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples | None]:
     Queries that are nearly the same stay together, where their texts are known.
     """
     used = np.unique(examples.query)
-    if len(used) < FEWEST:
+    if len(used) < MIN_QUERIES_TO_HOLD_OUT:
         return examples, None
-    share = min(SHARE, MOST / len(used))
-    parts = split(examples.queries.select(used), {"learn": 1 - share, "held out": share}, seed=seed)
-    held = examples.of_queries(parts["held out"])
-    held = held.select(_listed(held, seed))
-    held = held.select(_told_apart(held)[held.group])
-    return (examples.of_queries(parts["learn"]), held) if len(held) else (examples, None)
+    share = min(HELD_OUT_SHARE, MAX_HELD_OUT_QUERIES / len(used))
+    query_splits = split(
+        examples.queries.select(used), {"learn": 1 - share, "held out": share}, seed=seed
+    )
+    held_out = examples.of_queries(query_splits["held out"])
+    held_out = held_out.select(_rows_to_rank(held_out, seed))
+    held_out = held_out.select(_has_distinct_values(held_out)[held_out.group])
+    return (
+        (examples.of_queries(query_splits["learn"]), held_out)
+        if len(held_out)
+        else (examples, None)
+    )
 
 
-def some_of(examples: Examples, seed: int) -> Examples:
+def sample_rows(examples: Examples, seed: int) -> Examples:
     """Some rows of some groups, to look at what a model makes of them."""
-    some = examples.select(examples.group < WATCHED)
-    return some.select(_listed(some, seed, WATCHED))
+    sample = examples.select(examples.group < COLLAPSE_CHECK_SIZE)
+    return sample.select(_rows_to_rank(sample, seed, COLLAPSE_CHECK_SIZE))
 
 
-def _listed(examples: Examples, seed: int, most: int = LISTED) -> NDArray[np.bool_]:
+def _rows_to_rank(
+    examples: Examples, seed: int, max_texts: int = MAX_TEXTS_PER_QUERY
+) -> NDArray[np.bool_]:
     """Which rows are ranked: of every group some positives, then others, then further positives."""
-    drawn, positive = (
+    random_keys, positive = (
         np.random.default_rng(seed).random(len(examples)),
         examples.is_role("positive"),
     )
-    order = np.lexsort((drawn, ~positive, examples.group))
+    order = np.lexsort((random_keys, ~positive, examples.group))
     place = np.arange(len(examples)) - examples.offsets[examples.group]
-    further = positive[order] & (place >= most // 2)
+    further = positive[order] & (place >= max_texts // 2)
     order = order[np.lexsort((further, examples.group))]
-    kept = np.zeros(len(examples), bool)
-    kept[order[place < most]] = True
-    return kept
+    selected = np.zeros(len(examples), bool)
+    selected[order[place < max_texts]] = True
+    return selected
 
 
-def _told_apart(examples: Examples) -> NDArray[np.bool_]:
+def _has_distinct_values(examples: Examples) -> NDArray[np.bool_]:
     """Which groups have rows of different values."""
     starts = examples.offsets[:-1]
-    low, high = (each.reduceat(examples.value, starts) for each in (np.minimum, np.maximum))
+    low, high = (reduce.reduceat(examples.value, starts) for reduce in (np.minimum, np.maximum))
     return np.asarray(low < high)
 
 
@@ -128,4 +133,4 @@ def _grades(examples: Examples) -> NDArray[np.int32]:
     low = np.minimum.reduceat(examples.value, starts)[examples.group]
     high = np.maximum.reduceat(examples.value, starts)[examples.group]
     spread = np.where(high > low, high - low, 1)
-    return np.rint((examples.value - low) / spread * HIGHEST).astype(np.int32)
+    return np.rint((examples.value - low) / spread * MAX_GRADE).astype(np.int32)

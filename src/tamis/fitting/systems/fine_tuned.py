@@ -98,5 +98,5 @@ def wanted_texts(data: DataSizes) -> int:
     if not data.trains_queries_only:
         return MAX_TRAINING_TEXTS
     queries = max(1, data.judged)
-    in_epoch = -(-queries // QUERY_ENCODER.units_a_step)
-    return QUERY_ENCODER.total_steps(in_epoch, queries) * QUERY_ENCODER.units_a_step
+    in_epoch = -(-queries // QUERY_ENCODER.effective_batch_size)
+    return QUERY_ENCODER.total_steps(in_epoch, queries) * QUERY_ENCODER.effective_batch_size
