@@ -188,12 +188,12 @@ def _facts(result: FitResult) -> dict[str, str]:
 
 def _comparison(one: BaselineComparison, tests: int) -> str:
     """A difference on test queries, with its interval and the p-value of the paired test."""
-    from tamis.evaluation.comparison_tables import shown_p
+    from tamis.pages.wording import p_value
 
     around = one.interval
     between = f", 95% interval {around.low:+.4f} .. {around.high:+.4f}" if around else ""
     how = "t-test" if tests == 1 else f"t-test, Holm for {tests} tests"
-    p = f", p {shown_p(one.p_value)} ({how})" if one.p_value is not None else ""
+    p = f", p {p_value(one.p_value)} ({how})" if one.p_value is not None else ""
     return f"{one.difference:+.4f}{between}{p}"
 
 

@@ -131,13 +131,13 @@ def _check_plot(path: Path, force: bool) -> None:
 
 def _plot(done: Tuning, path: Path, force: bool) -> None:
     from tamis.durable import new_file
-    from tamis.search.heatmap import heatmap
+    from tamis.pages.charts import heat_map
 
     rows, columns, means = done.surface()
     title = f"{done.measure}, mean over {done.values.shape[1]:,} judged queries"
     across = list(done.grid)[-1]
-    picture = heatmap(
-        rows, columns, means, title=title, across=across, chosen=done.chosen, default=done.default
+    picture = heat_map(
+        rows, columns, means, title=title, x_name=across, selected=done.chosen, default=done.default
     )
     with new_file(path, force=force) as part:
         part.write_text(picture, "utf-8")
