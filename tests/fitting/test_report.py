@@ -460,7 +460,7 @@ def test_the_learning_curve_is_there_only_if_it_was_drawn(
     assert "256, would bring about +0.0200 more" in rising  # .04 in two doublings
     assert "would most likely bring little" in words((8, 0.4), (32, 0.39))
     assert "What labels are worth" in words((0, 0.4)) and words((0, 0.4), (8, 0.4))
-    drawn = learning_chart(curve((1, 0.1), (3, 0.2), (7, 0.3)), "RR")
+    drawn = learning_chart(curve((2, 0.1), (4, 0.2), (8, 0.3)), "RR")
     assert re.findall(r"translate\((\S+) ", drawn) == ["72", "222", "372"]
 
 

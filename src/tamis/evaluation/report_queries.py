@@ -61,15 +61,12 @@ def single_queries(subject: Subject) -> dict[str, Any]:
     return {
         "measure": subject.measure,
         "baseline": baseline,
-        "runs": names,
         "compared": [_compared(subject, baseline, run) for run in subject.compared]
         if baseline
         else [],
         "alone": [] if baseline else [_alone(subject, run) for run in names],
         "hardest": None if baseline else _hardest(subject),
-        "all_rows": []
-        if count > MAX_ROWS
-        else [_row(subject, number, names, (), 140) for number in range(count)],
+        "all_queries": _all_queries(subject) if count <= MAX_ROWS else None,
     }
 
 
@@ -127,6 +124,12 @@ def _hardest(subject: Subject) -> QueryTable:
     heading = f"The queries with the lowest {subject.measure}{what}"
     rows = [_row(subject, number, names, shown, 280) for number in order]
     return QueryTable(heading, names, shown, False, rows)
+
+
+def _all_queries(subject: Subject) -> QueryTable:
+    names = list(subject.runs)
+    rows = [_row(subject, n, names, (), 140) for n in range(len(subject.evaluation.queries))]
+    return QueryTable(f"{subject.measure} of all queries", names, [], False, rows)
 
 
 def _row(

@@ -137,9 +137,9 @@ def _verdict(result: FitResult) -> dict[str, Any]:
     comparisons = sorted(_comparisons(result), key=lambda one: one.baseline != result.baseline)
     clauses = [_clause(result, one) for one in comparisons]
     if result.selected == result.baseline:
-        clauses.insert(0, _Clause("is BM25 itself"))
+        clauses.insert(0, ("is BM25 itself", "", False))
     elif result.selected == result.base_system:
-        clauses.append(_Clause("is the base model itself"))
+        clauses.append(("is the base model itself", "", False))
     corrected = (
         f"; p is corrected by Holm for {len(comparisons)} tests" if len(comparisons) > 1 else ""
     )
@@ -175,22 +175,14 @@ def _stand_in_warning(result: FitResult) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Clause:
-    """One comparison in words, with its figures."""
-
-    words: str
-    figures: str = ""
-    significant: bool = False
-
-
-def _clause(result: FitResult, one: BaselineComparison) -> _Clause:
+def _clause(result: FitResult, one: BaselineComparison) -> tuple[str, str, bool]:
+    """One comparison in words, its figures, and whether it is significant."""
     name = "the base model" if one.baseline == result.base_system else one.baseline
     significant = one.p_value is not None and one.p_value < LEVEL
     verb = "beats" if one.difference > 0 else "is below"
     if not significant:
         verb = "does not differ significantly from"
-    return _Clause(f"{verb} {name}", figures(one), significant)
+    return f"{verb} {name}", figures(one), significant
 
 
 def _suggested_judgements(result: FitResult) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tamis.fitting.result import FitResult
 from tamis.fitting.system import FUSION_WEIGHTS
 from tamis.pages.charts import Line, Point, line_panel
 from tamis.pages.svg import picture
-from tamis.pages.wording import counted, listed, p_text, p_value, signed
+from tamis.pages.wording import counted, interval, listed, p_text, p_value, signed
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 3.0, 12.0
 """Of a point of one query, and of one that all are in."""
@@ -50,7 +50,7 @@ def figures(one: BaselineComparison) -> str:
     """A difference with its interval and its p-value, in a sentence."""
     parts = [signed(one.difference)]
     if one.interval is not None:
-        parts.append(f"95% interval {signed(one.interval.low)} to {signed(one.interval.high)}")
+        parts.append(f"95% interval {interval(one.interval.low, one.interval.high)}")
     if one.p_value is not None:
         parts.append(p_text(one.p_value))
     return ", ".join(parts)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from tamis.durable import duration
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.result import FitResult, Truncation
-from tamis.pages.charts import Line, Point, line_panel
+from tamis.pages.charts import Line, Point, learning_panel
 from tamis.pages.svg import picture
 from tamis.pages.wording import counted, signed
 
@@ -36,15 +36,9 @@ def learning_chart(curve: Sequence[CurvePoint], measure: str) -> Markup:
     2
     """
     points = [
-        Point(math.log2(one.queries + 1), one.mean, f"{one.mean:.4f} with {counted(one.queries)}")
-        for one in curve
+        Point(one.queries, one.mean, f"{one.mean:.4f} with {counted(one.queries)}") for one in curve
     ]
-    panel = line_panel(
-        [Line(measure, points)],
-        x_name="judged queries trained on",
-        y_name=measure,
-        x_labels={p.x: f"{one.queries:,}" for p, one in zip(points, curve, strict=True)},
-    )
+    panel = learning_panel([Line(measure, points)], y_name=measure)
     described = "; ".join(point.label for point in points)
     return picture(f"{measure} by judged queries", described, panel)
 

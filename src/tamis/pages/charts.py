@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from tamis.pages import wording
 from tamis.pages.svg import (
     DASHES,
     LETTER_WIDTH,
@@ -213,6 +214,29 @@ def line_panel(
     return Markup().join([*body, frame.name_axes(x_name, y_name)])
 
 
+def learning_panel(
+    lines: Sequence[Line],
+    *,
+    y_name: str,
+    frame: Frame = SQUARE,
+    level: tuple[str, float] | None = None,
+) -> Markup:
+    """A measure by the number of queries trained on, which is the place of a point.
+
+    Each doubling takes the same width; none at all stands two of them left of the smallest number.
+    """
+    sizes = sorted({point.x for line in lines for point in line.points})
+    none = math.log2(min((size for size in sizes if size), default=1)) - 2
+    places = {size: math.log2(size) if size else none for size in sizes}
+    moved = [
+        replace(line, points=[replace(point, x=places[point.x]) for point in line.points])
+        for line in lines
+    ]
+    labels = {place: f"{size:,.0f}" for size, place in places.items()}
+    name = "queries trained on"
+    return line_panel(moved, x_name=name, y_name=y_name, frame=frame, x_labels=labels, level=level)
+
+
 def _y_marks(lines: Sequence[Line], level: tuple[str, float] | None) -> list[float]:
     points = [point for line in lines for point in line.points]
     values = [v for one in points for v in (one.y, one.low, one.high) if v is not None]
@@ -249,7 +273,7 @@ def whisker(value: float, interval: tuple[float, float], limits: tuple[float, fl
         *(rule(x, middle - 4, x, middle + 4, f"span {kind}") for x in (low, high)),
         element("circle", class_=kind, cx=scale.at(value), cy=middle, r=4),
     ]
-    described = f"interval {signed(interval[0])} to {signed(interval[1])}"
+    described = f"interval {wording.interval(*interval)}"
     return _small(f"difference {signed(value)}", described, body)
 
 

@@ -41,6 +41,7 @@ def _environment() -> Environment:
         "p_value": wording.p_value,
         "p_text": wording.p_text,
         "fixed": _fixed,
+        "interval": _interval,
         "thousands": "{:,}".format,
     }
     return environment
@@ -48,3 +49,7 @@ def _environment() -> Environment:
 
 def _fixed(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _interval(interval: Any) -> str:
+    return "one query" if interval is None else wording.interval(interval.low, interval.high)

@@ -43,6 +43,15 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
+def interval(low: float, high: float) -> str:
+    """An interval of differences.
+
+    >>> interval(-0.01, 0.02)
+    '−0.0100 to +0.0200'
+    """
+    return f"{signed(low)} to {signed(high)}"
+
+
 def p_value(p: float | None) -> str:
     """A p-value for a table.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
-from tamis.pages.charts import Line, Point, line_panel
+from tamis.pages.charts import Line, Point, learning_panel, line_panel
 from tamis.pages.svg import WIDE, stacked_file
 from tamis.training.checkpoints import History
 
@@ -36,31 +35,16 @@ def training_curves(history: History, measure: str, kept: int) -> str:
 def learning_curves(
     curves: Sequence[Line], measure: str, baseline: float, name: str = "BM25"
 ) -> str:
-    """A measure over the number of queries trained on, one line per starting point.
+    """A measure by the number of queries trained on, one line per starting point.
 
-    Bars are the range over samples of the same size; the dashed line is the baseline. Each doubling
-    takes the same width; none at all stands two of them left of the smallest number.
+    Bars are the range over samples of the same size; the dashed line is the baseline.
 
     >>> one = Line("plain", [Point(32, 0.2, low=0.1, high=0.3), Point(128, 0.4)])
     >>> learning_curves([one], "RR@10", 0.3).count('class="range"')
     1
     """
-    sizes = sorted({point.x for curve in curves for point in curve.points})
-    none = math.log2(min((size for size in sizes if size), default=1)) - 2
-    places = {size: math.log2(size) if size else none for size in sizes}
-    lines = [
-        replace(curve, points=[replace(point, x=places[point.x]) for point in curve.points])
-        for curve in curves
-    ]
     title = f"{measure} by the number of queries trained on"
-    panel = line_panel(
-        lines,
-        x_name="queries",
-        y_name=title,
-        frame=WIDE,
-        x_labels={place: f"{size:,.0f}" for size, place in places.items()},
-        level=(name, baseline),
-    )
+    panel = learning_panel(curves, y_name=title, frame=WIDE, level=(name, baseline))
     return stacked_file(title, [panel], [curve.name for curve in curves])
 
 
