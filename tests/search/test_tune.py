@@ -8,7 +8,6 @@ import pytest
 from tamis.errors import InputError
 from tamis.evaluation import evaluate
 from tamis.search import BM25, RM3, Index, QueryLikelihood, default_source
-from tamis.search.heatmap import heatmap
 from tamis.search.tune import DEFAULTS, GRIDS, Tuning, configured, judged_queries, tune
 from tamis.types import Document, Qrels, Queries, Query
 
@@ -137,12 +136,3 @@ def test_configured_sources(index: Index) -> None:
     refined = configured(base, "rm3", {"terms": 5.0, "documents": 20.0, "weight": 0.2})
     assert refined.feedback == RM3(5, 20, 0.2)
     assert refined.ranking == BM25()
-
-
-def test_the_picture(index: Index) -> None:
-    rows, columns, means = noise(3).surface()
-    picture = heatmap(rows, columns, means, title="a <b> & c", across="mu", chosen=2, default=6)
-    assert picture.startswith("<svg")
-    assert "a &lt;b&gt; &amp; c" in picture
-    assert picture.count("<rect") == 1 + len(columns) + 2
-    assert f"{means[0, 0]:.4f}" in picture

@@ -198,12 +198,12 @@ def _facts(result: FitResult) -> dict[str, str]:
 
 def _comparison(comparison: BaselineComparison, num_tests: int) -> str:
     """A difference on test queries, with its interval and the p-value of the paired test."""
-    from tamis.evaluation.comparison_tables import shown_p
+    from tamis.pages.wording import p_value as p_text
 
     interval, p_value = comparison.interval, comparison.p_value
     around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""
     test = "t-test" if num_tests == 1 else f"t-test, Holm for {num_tests} tests"
-    p = f", p = {shown_p(p_value)} ({test})" if p_value is not None else ""
+    p = f", p = {p_text(p_value)} ({test})" if p_value is not None else ""
     return f"{comparison.difference:+.4f}{around}{p}"
 
 

@@ -150,18 +150,18 @@ def _check_plot(path: Path, force: bool) -> None:
 
 def _plot(tuning: Tuning, path: Path, force: bool) -> None:
     from tamis.durable import new_file
-    from tamis.search.heatmap import heatmap
+    from tamis.pages.charts import heat_map
 
     rows, columns, means = tuning.surface()
     title = f"{tuning.measure}, mean over {tuning.values.shape[1]:,} judged queries"
     across = list(tuning.grid)[-1]
-    picture = heatmap(
+    picture = heat_map(
         rows,
         columns,
         means,
         title=title,
-        across=across,
-        chosen=tuning.best,
+        x_name=across,
+        selected=tuning.best,
         default=tuning.default,
     )
     with new_file(path, force=force) as part:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tamis.evaluation.agreement import agree
 from tamis.evaluation.significance import Comparison
-from tamis.evaluation.tables import align, escape_latex, html_rows, padded_line
+from tamis.evaluation.tables import align, escape_latex, padded_line
+from tamis.pages.render import render
+from tamis.pages.wording import p_value
 from tamis.terminal import visible
 from tamis.types import Run
 
@@ -44,8 +45,8 @@ class Plain:
 
     def html(self) -> str:
         """For a notebook."""
-        heads, *rows = [[escape(text) for text in line] for line in (self.heads, *self.rows)]
-        return f"<p>{escape(self.title)}</p>{html_rows(heads, rows, left=2)}"
+        table = {"title": self.title, "heads": self.heads, "rows": self.rows}
+        return render("notebook.html", **table, left=2, notes=())
 
     def markdown(self) -> str:
         """For a page."""
@@ -86,24 +87,13 @@ def _cells(one: Comparison) -> tuple[str, ...]:
         str(one.measure),
         f"{round(one.difference, 4) + 0.0:+.4f}",
         interval,
-        shown_p(one.t_test.raw),
-        shown_p(one.t_test.holm),
-        shown_p(one.t_test.bonferroni),
-        shown_p(one.randomisation.raw),
-        shown_p(one.randomisation.holm),
+        p_value(one.t_test.raw),
+        p_value(one.t_test.holm),
+        p_value(one.t_test.bonferroni),
+        p_value(one.randomisation.raw),
+        p_value(one.randomisation.holm),
         f"{one.wins}/{one.ties}/{one.losses}",
     )
-
-
-def shown_p(p: float | None) -> str:
-    """A p-value for a table.
-
-    >>> shown_p(0.04321), shown_p(0.00001), shown_p(None)
-    ('0.0432', '<0.0001', '–')
-    """
-    if p is None:
-        return "–"
-    return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
 def agreements(runs: Mapping[str, Run], k: int = 10) -> list[dict[str, str | float]]:

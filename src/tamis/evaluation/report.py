@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
+from typing import Any
 
-import numpy as np
+from markupsafe import Markup
 
-import tamis
 from tamis.durable import new_file
-from tamis.evaluation.charts import MOST_BARS, MOST_POINTS, recall_curves, swatch
 from tamis.evaluation.curves import RECALL_LEVELS, precision_recall
 from tamis.evaluation.evaluate import Evaluation
-from tamis.evaluation.report_queries import MOST_ROWS, against_baseline, alone, every_query, hardest
-from tamis.evaluation.report_subject import Subject, fact_list, linked, run_name, scrolling
+from tamis.evaluation.report_queries import MAX_ROWS, single_queries
+from tamis.evaluation.report_subject import Subject
 from tamis.evaluation.report_tables import differences, summary
 from tamis.evaluation.significance import Comparison
-from tamis.evaluation.svg import counted
+from tamis.pages.charts import MAX_BARS, MAX_POINTS, Line, Point, Values, line_panel
+from tamis.pages.render import render
+from tamis.pages.svg import picture, swatch
+from tamis.pages.wording import counted, listed
 from tamis.types import Ids, Qrels, Queries, Run
 
 
@@ -75,27 +74,18 @@ def report_page(
     baseline = baseline if len(runs) > 1 else None
     texts = query_texts(evaluation.queries, queries, runs)
     subject = Subject(evaluation, comparisons, qrels, runs, texts, baseline, level)
-    parts = [
-        _header(subject, command, date or datetime.now(UTC)),
-        "<main>",
-        summary(subject),
-        differences(subject),
-        _curves(subject),
-        single_queries(subject),
-        "</main>",
-        notes(subject),
-    ]
-    return framed(f"{', '.join(runs)}: {evaluation.measures[0]}", parts)
-
-
-def framed(title: str, parts: Sequence[str]) -> str:
-    """A whole page in the look of the report; `title` is escaped here, the parts are HTML."""
-    folder = resources.files("tamis.evaluation")
-    return Template((folder / "report.html").read_text("utf-8")).substitute(
-        version=tamis.__version__,
-        title=escape(title),
-        style=(folder / "report.css").read_text("utf-8"),
-        body="\n".join(part for part in parts if part),
+    return render(
+        "evaluation.html",
+        title=f"{', '.join(runs)}: {evaluation.measures[0]}",
+        heading=_heading(subject),
+        facts=_facts(subject),
+        date=date or datetime.now(UTC),
+        command=command,
+        summary=summary(subject),
+        differences=differences(subject),
+        curves=_curves(subject),
+        queries=single_queries(subject),
+        notes=notes(subject),
     )
 
 
@@ -110,91 +100,63 @@ def query_texts(ids: Ids, queries: Queries | None, runs: Mapping[str, Run]) -> l
     return texts
 
 
-def _header(subject: Subject, command: str, date: datetime) -> str:
-    names, qrels = list(subject.runs), subject.qrels
+def _facts(subject: Subject) -> dict[str, str]:
+    qrels = subject.qrels
     relevant = int((qrels.grade > 0).sum())
     share = "all" if relevant == len(qrels.doc) else f"{relevant:,} of them"
-    facts = {
-        "Runs": linked(names),
-        "Measures": linked([str(measure) for measure in subject.evaluation.measures]),
-        "Judgements": f"{len(qrels.doc):,}, {share} relevant, on {counted(len(qrels))}",
-        **origin(command, date),
-    }
-    return f"<header><h1>{_title(subject)}</h1>{fact_list(facts)}</header>"
-
-
-def origin(command: str, date: datetime) -> dict[str, str]:
-    """When a page was made, by what, and with which command, as facts in HTML."""
     return {
-        "Made": f'<time datetime="{date.isoformat(timespec="seconds")}">'
-        f"{date:%-d %B %Y, %H:%M %Z}</time> by tamis {tamis.__version__}",
-        "Command": f'<code class="command">{escape(command)}</code>' if command else "",
+        "Runs": listed(list(subject.runs)),
+        "Measures": listed([str(measure) for measure in subject.evaluation.measures]),
+        "Judgements": f"{len(qrels.doc):,}, {share} relevant, on {counted(len(qrels))}",
     }
 
 
-def _title(subject: Subject) -> str:
+def _heading(subject: Subject) -> str:
     on = f"on {counted(len(subject.evaluation.queries))}"
-    if subject.baseline and len(subject.compared) <= 3:
-        return f"{linked(subject.compared)} against {escape(subject.baseline)}, {on}"
-    if len(subject.runs) <= 3:
-        return f"{linked(list(subject.runs))} {on}"
-    against = f" against {escape(subject.baseline)}" if subject.baseline else ""
-    count = len(subject.compared) if subject.baseline else len(subject.runs)
-    return f"{count} runs{against}, {on}"
+    against = f" against {subject.baseline}," if subject.baseline else ""
+    names = subject.compared
+    runs = listed(names) if len(names) <= 3 else f"{len(names)} runs"
+    return f"{runs}{against} {on}"
 
 
-def _curves(subject: Subject) -> str:
+def _curves(subject: Subject) -> dict[str, Any]:
     """Precision at levels of recall: the chart, its legend, and the numbers."""
-    inked = subject.baseline is not None
+    has_baseline = subject.baseline is not None
     names = [*([subject.baseline] if subject.baseline else []), *subject.compared]
     curves = {n: precision_recall(subject.qrels, subject.runs[n]).mean(axis=0) for n in names}
-    legend = "".join(
-        f"<li>{swatch(number, inked=inked)}<span>{escape(name)}</span></li>"
-        for number, name in enumerate(names)
+    table = [[f"{v:.4f}" for v in values.tolist()] for values in curves.values()]
+    levels = [f"{level:.1f}" for level in RECALL_LEVELS.tolist()]
+    return {
+        "drawing": recall_curves(curves, baseline_first=has_baseline),
+        "legend": [
+            (swatch(number, baseline_first=has_baseline), name) for number, name in enumerate(names)
+        ],
+        "heads": ["recall", *names],
+        "rows": list(zip(levels, *table, strict=True)),
+    }
+
+
+def recall_curves(curves: Mapping[str, Values], *, baseline_first: bool = False) -> Markup:
+    """Precision at eleven levels of recall, one line per run.
+
+    >>> recall_curves({"bm25": 1 - RECALL_LEVELS}).count("<polyline")
+    1
+    """
+    lines = []
+    for name, values in curves.items():
+        levels = zip(RECALL_LEVELS.tolist(), values.tolist(), strict=True)
+        points = [Point(r, v, f"{name}: {v:.3f} at recall {r:.1f}") for r, v in levels]
+        lines.append(Line(name, points))
+    ends = "; ".join(
+        f"{name}: {v[0]:.3f} at recall 0, {v[-1]:.3f} at recall 1" for name, v in curves.items()
     )
-    drawn = recall_curves(curves, title="Precision at levels of recall", inked=inked)
-    return (
-        '<section><h2>Precision and recall</h2><div class="pair">'
-        f"<figure>{drawn}<figcaption>Interpolated precision at eleven levels of recall, mean over "
-        "queries; a document counts as relevant from grade 1.</figcaption></figure>"
-        f'<div><ul class="legend">{legend}</ul>{_levels(curves)}</div></div></section>'
+    panel = line_panel(
+        lines, x_name="recall", y_name="precision", shares=True, baseline_first=baseline_first
     )
+    return picture("Precision at levels of recall", ends, panel)
 
 
-def _levels(curves: Mapping[str, np.ndarray]) -> str:
-    head = '<th scope="col" class="number">recall</th>' + "".join(
-        f'<th scope="col" class="number">{run_name(name)}</th>' for name in curves
-    )
-    rows = "".join(
-        f'<tr><th scope="row" class="number">{level:.1f}</th>'
-        + "".join(f'<td class="number">{values[at]:.4f}</td>' for values in curves.values())
-        + "</tr>"
-        for at, level in enumerate(RECALL_LEVELS.tolist())
-    )
-    table = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
-    return scrolling(table, "Precision at levels of recall", "levels")
-
-
-def single_queries(subject: Subject) -> str:
-    """The section on single queries: charts, the most changed ones, all of them."""
-    heading = f"<h2>{escape(subject.measure)}, query by query</h2>"
-    if subject.baseline:
-        body = "".join(against_baseline(subject, run) for run in subject.compared)
-    else:
-        figures = "".join(alone(subject, run) for run in subject.runs)
-        body = f'<div class="pair">{figures}</div>{hardest(subject)}'
-    return f"<section>{heading}{_grades_note()}{body}{every_query(subject)}</section>"
-
-
-def _grades_note() -> str:
-    return (
-        '<p class="note">Beside a document its grade: <i class="grade yes">1</i> relevant, '
-        '<i class="grade no">0</i> judged not relevant, <i class="grade unknown">–</i> not judged. '
-        "Point at a bar or a dot to see its query.</p>"
-    )
-
-
-def notes(subject: Subject) -> str:
+def notes(subject: Subject) -> list[str]:
     """The foot of the page: what figures mean and what was left out."""
     evaluation = subject.evaluation
     notes = [
@@ -204,26 +166,25 @@ def notes(subject: Subject) -> str:
     ]
     for run, ids in evaluation.missing.items():
         if len(ids):
-            notes.append(f"{escape(run)} has no documents for {_listed(ids)}: counted as zero.")
+            notes.append(f"{run} has no documents for {_examples(ids)}: counted as zero.")
     for run, ids in evaluation.unjudged.items():
         if len(ids):
-            notes.append(f"{escape(run)} also answers {_listed(ids)} without judgements: left out.")
+            notes.append(f"{run} also answers {_examples(ids)} without judgements: left out.")
     count = len(evaluation.queries)
-    if count > MOST_BARS:
+    if count > MAX_BARS:
         notes.append("There are more queries than bars fit: a bar is the mean of neighbours.")
-    if count > MOST_POINTS:
+    if count > MAX_POINTS:
         notes.append("Points close to one another are drawn as one larger point.")
-    if count > MOST_ROWS:
-        notes.append(f"The table of all queries is left out, as they are more than {MOST_ROWS:,}.")
-    items = "".join(f"<li>{note}</li>" for note in notes)
-    return f'<footer><h2>Notes</h2><ul class="notes">{items}</ul></footer>'
+    if count > MAX_ROWS:
+        notes.append(f"The table of all queries is left out, as they are more than {MAX_ROWS:,}.")
+    return notes
 
 
-def _listed(ids: Ids) -> str:
+def _examples(ids: Ids) -> str:
     """How many queries, and the first of them.
 
-    >>> _listed(Ids.of(["q1"])), _listed(Ids.of(["q1", "q2"]))
+    >>> _examples(Ids.of(["q1"])), _examples(Ids.of(["q1", "q2"]))
     ('1 query (q1)', '2 queries (q1, q2)')
     """
-    shown = ", ".join(escape(ids[number]) for number in range(min(5, len(ids))))
+    shown = ", ".join(ids[number] for number in range(min(5, len(ids))))
     return f"{counted(len(ids))} ({shown}{', …' if len(ids) > 5 else ''})"

@@ -1,180 +1,165 @@
-"""The parts of the HTML report that show single queries: charts, the most changed, all of them."""
+"""What a report shows of single queries: charts, the most changed ones, all of them."""
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from markupsafe import Markup
 
-from tamis.evaluation.charts import bars, scatter
 from tamis.evaluation.randomisation import TINY
-from tamis.evaluation.report_subject import Subject, run_name, scrolling, value_cell
-from tamis.evaluation.svg import shorten, signed
-from tamis.types import Ranking
+from tamis.evaluation.report_subject import Subject
+from tamis.pages.charts import Values, bars, scatter
+from tamis.pages.wording import shorten, signed
 
 SHOWN_QUERIES = 10
 SHOWN_DOCUMENTS = 5
 SHOWN_CHARACTERS = 240
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """More queries than this and the table of all of them is left out."""
 
 
-def against_baseline(subject: Subject, run: str) -> str:
+@dataclass(frozen=True, slots=True)
+class RankedDocument:
+    """A document that a run ranks high; `grade` is None where nobody judged it."""
+
+    id: str
+    grade: int | None
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    """A query with every run's value, and the first documents of the runs that are shown."""
+
+    id: str
+    text: str
+    values: list[float]
+    change: float | None = None
+    documents: Sequence[list[RankedDocument] | None] = ()
+    """None for a run that lacks the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTable:
+    """Some queries; `shown` are the runs whose documents are shown."""
+
+    heading: str
+    names: list[str]
+    shown: list[str]
+    has_change: bool
+    rows: list[QueryRow]
+    if_empty: str = ""
+
+
+def single_queries(subject: Subject) -> dict[str, Any]:
+    """The section on single queries; charts of runs alone only where there is no baseline."""
+    names, baseline = list(subject.runs), subject.baseline
+    count = len(subject.evaluation.queries)
+    return {
+        "measure": subject.measure,
+        "baseline": baseline,
+        "compared": [_compared(subject, baseline, run) for run in subject.compared]
+        if baseline
+        else [],
+        "alone": [] if baseline else [_alone(subject, run) for run in names],
+        "hardest": None if baseline else _hardest(subject),
+        "all_queries": _all_queries(subject) if count <= MAX_ROWS else None,
+    }
+
+
+def _compared(subject: Subject, baseline: str, run: str) -> dict[str, Any]:
     """One run against the baseline: differences, scatter, queries helped and hurt most."""
-    baseline, measure = str(subject.baseline), subject.measure
-    old, new = subject.values(baseline), subject.values(run)
+    measure, old, new = subject.measure, subject.values(baseline), subject.values(run)
     change = np.where(np.abs(new - old) < TINY, 0.0, new - old)
     labels = [
         f"{subject.label(number)}\n{before:.3f} → {after:.3f} ({signed(after - before, 3)})"
         for number, (before, after) in enumerate(zip(old.tolist(), new.tolist(), strict=True))
     ]
     title = f"{measure}: {run} minus {baseline}, query by query"
-    drawn = bars(change, labels, title=title, axis=f"difference in {measure}")
-    title = f"{measure} of each query: {baseline} and {run}"
-    points = scatter(old, new, labels, names=(baseline, run), title=title)
-    heading = f'<h3>{escape(run)} <span class="tag">against {escape(baseline)}</span></h3>'
-    return (
-        f'<section>{heading}<div class="pair">{_figure(drawn, _bars_caption(subject, run, change))}'
-        f"{_figure(points, _scatter_caption(subject, run))}</div>"
-        f"{_most_changed(subject, run, change)}</section>"
-    )
-
-
-def _bars_caption(subject: Subject, run: str, change: NDArray[np.float64]) -> str:
-    what = f"{subject.measure} of {run} minus {subject.baseline}"
+    both = f"{measure} of each query: {baseline} and {run}"
     better, equal, worse = (change > 0).sum(), (change == 0).sum(), (change < 0).sum()
-    return f"{escape(what)}: {better:,} better, {equal:,} equal, {worse:,} worse."
+    return {
+        "run": run,
+        "bars": bars(change, labels, title=title, axis=f"difference in {measure}"),
+        "bars_caption": f"{measure} of {run} minus {baseline}: {better:,} better, {equal:,} equal, "
+        f"{worse:,} worse.",
+        "scatter": scatter(old, new, labels, names=(baseline, run), title=both),
+        "scatter_caption": f"Above the diagonal {run} is better, below it {baseline}. A larger "
+        "point stands for several queries.",
+        "tables": _most_changed(subject, [baseline, run], change),
+    }
 
 
-def alone(subject: Subject, run: str) -> str:
-    """The values of a run that is compared to nothing."""
+def _most_changed(subject: Subject, names: list[str], change: Values) -> list[QueryTable]:
+    order = np.argsort(-change, kind="stable")
+    gains = [n for n in order[:SHOWN_QUERIES].tolist() if change[n] > 0]
+    losses = [n for n in order[::-1][:SHOWN_QUERIES].tolist() if change[n] < 0]
+    tables = []
+    for numbers, verb, word in ((gains, "gains", "better"), (losses, "loses", "worse")):
+        rows = [_row(subject, n, names, names, 280, float(change[n])) for n in numbers]
+        heading = f"Where {names[1]} {verb} most"
+        tables.append(QueryTable(heading, names, names, True, rows, f"No query gets {word}."))
+    return tables
+
+
+def _alone(subject: Subject, run: str) -> tuple[Markup, str]:
+    """The values of a run that is compared to nothing, with a caption."""
     values = subject.values(run)
     labels = [f"{subject.label(n)}\n{values[n]:.3f}" for n in range(len(values))]
     title = f"{subject.measure} of {run}, query by query"
-    drawn = bars(values, labels, title=title, axis=subject.measure, differences=False)
-    zero = int((values == 0).sum())
-    return _figure(drawn, f"{escape(run)}: {zero:,} of {len(values):,} queries have zero.")
+    drawing = bars(values, labels, title=title, axis=subject.measure, differences=False)
+    return drawing, f"{run}: {int((values == 0).sum()):,} of {len(values):,} queries have zero."
 
 
-def hardest(subject: Subject) -> str:
+def _hardest(subject: Subject) -> QueryTable:
     """The queries on which the runs do worst on average."""
     names = list(subject.runs)
     mean = np.mean([subject.values(run) for run in names], axis=0)
-    order = np.argsort(mean, kind="stable")[:SHOWN_QUERIES]
+    order = np.argsort(mean, kind="stable")[:SHOWN_QUERIES].tolist()
     shown = names[:1] if len(names) > 3 else names
     what = "" if len(names) == 1 else ", by the mean over runs"
-    heading = f"The queries with the lowest {escape(subject.measure)}{what}"
-    return _query_table(subject, order, names, shown, heading)
+    heading = f"The queries with the lowest {subject.measure}{what}"
+    rows = [_row(subject, number, names, shown, 280) for number in order]
+    return QueryTable(heading, names, shown, False, rows)
 
 
-def _figure(drawn: str, caption: str) -> str:
-    return f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>"
+def _all_queries(subject: Subject) -> QueryTable:
+    names = list(subject.runs)
+    rows = [_row(subject, n, names, (), 140) for n in range(len(subject.evaluation.queries))]
+    return QueryTable(f"{subject.measure} of all queries", names, [], False, rows)
 
 
-def _scatter_caption(subject: Subject, run: str) -> str:
-    where = f"Above the diagonal {escape(run)} is better, below it {escape(str(subject.baseline))}."
-    return f"{where} A larger point stands for several queries."
-
-
-def _most_changed(subject: Subject, run: str, change: NDArray[np.float64]) -> str:
-    names = [str(subject.baseline), run]
-    order = np.argsort(-change, kind="stable")
-    helped = [n for n in order[:SHOWN_QUERIES].tolist() if change[n] > 0]
-    hurt = [n for n in order[::-1][:SHOWN_QUERIES].tolist() if change[n] < 0]
-    parts = []
-    for chosen, verb, word in ((helped, "gains", "better"), (hurt, "loses", "worse")):
-        if chosen:
-            heading = f"Where {escape(run)} {verb} most"
-            parts.append(_query_table(subject, np.array(chosen), names, names, heading, change))
-        else:
-            parts.append(f'<p class="note">No query gets {word}.</p>')
-    return "".join(parts)
-
-
-def _query_table(
+def _row(
     subject: Subject,
-    chosen: NDArray[np.int64],
-    names: list[str],
-    shown: list[str],
-    heading: str,
-    change: NDArray[np.float64] | None = None,
-) -> str:
-    """Queries with their text, each run's value, and the first documents of the shown runs."""
-    head = '<th scope="col">query</th>'
-    head += "".join(f'<th scope="col" class="number">{run_name(n)}</th>' for n in names)
-    if change is not None:
-        head += '<th scope="col" class="number">difference</th>'
-    head += "".join(f'<th scope="col">first documents of {run_name(n)}</th>' for n in shown)
-    rows = []
-    for number in chosen.tolist():
-        cells = "".join(value_cell(float(subject.values(name)[number])) for name in names)
-        if change is not None:
-            cells += f'<td class="number">{signed(change[number])}</td>'
-        cells += "".join(
-            f'<td class="top">{_documents(subject, name, number)}</td>' for name in shown
-        )
-        rows.append(f'<tr><th scope="row" class="text">{_query(subject, number)}</th>{cells}</tr>')
-    table = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    level = "h3" if change is None else "h4"
-    title = f"<summary><{level}>{heading}</{level}></summary>"
-    return f"<details open>{title}{scrolling(table, heading)}</details>"
+    number: int,
+    names: Sequence[str],
+    shown: Sequence[str],
+    characters: int,
+    change: float | None = None,
+) -> QueryRow:
+    return QueryRow(
+        id=subject.evaluation.queries[number],
+        text=shorten(subject.texts[number], characters),
+        values=[float(subject.values(name)[number]) for name in names],
+        change=change,
+        documents=[_first_documents(subject, name, number) for name in shown],
+    )
 
 
-def _query(subject: Subject, number: int) -> str:
-    text = shorten(subject.texts[number], 280)
-    return escape(subject.evaluation.queries[number]) + (f"<p>{escape(text)}</p>" if text else "")
-
-
-def _documents(subject: Subject, run: str, number: int) -> str:
+def _first_documents(subject: Subject, run: str, number: int) -> list[RankedDocument] | None:
+    """What a run ranks first; under the very first, where texts are at hand, why it won."""
     query = subject.evaluation.queries[number]
     if query not in subject.runs[run]:
-        return '<span class="tag">not in this run</span>'
-    ranking = subject.runs[run][query]
-    ids = ranking.docs.take(ranking.doc[:SHOWN_DOCUMENTS])
-    judged = subject.qrels[query]
-    items = [
-        f'<li>{_grade(judged.get(doc))}<span title="{escape(doc)}">{escape(doc)}</span></li>'
-        for doc in ids
+        return None
+    ranking, judged = subject.runs[run][query], subject.qrels[query]
+    excerpt = ""
+    if subject.excerpt is not None and len(ranking):
+        passage = int(ranking.extra["passage"][0]) if "passage" in ranking.extra else -1
+        excerpt = shorten(subject.excerpt(ranking.ids[0], passage), SHOWN_CHARACTERS)
+    return [
+        RankedDocument(doc, judged.get(doc), "" if rank else excerpt)
+        for rank, doc in enumerate(ranking.docs.take(ranking.doc[:SHOWN_DOCUMENTS]))
     ]
-    return f"<ol>{''.join([*items[:1], _excerpt(subject, ranking), *items[1:]])}</ol>"
-
-
-def _excerpt(subject: Subject, ranking: Ranking) -> str:
-    """The passage that the first document won with, to stand under it; where texts are at hand."""
-    if subject.excerpt is None or not len(ranking):
-        return ""
-    passage = int(ranking.extra["passage"][0]) if "passage" in ranking.extra else -1
-    text = shorten(subject.excerpt(ranking.ids[0], passage), SHOWN_CHARACTERS)
-    return f"<li><p>{escape(text)}</p></li>" if text else ""
-
-
-def _grade(grade: int | None) -> str:
-    if grade is None:
-        return '<i class="grade unknown" title="not judged">–</i>'
-    kind, word = ("yes", "relevant") if grade > 0 else ("no", "not relevant")
-    return f'<i class="grade {kind}" title="judged {grade}, {word}">{grade}</i>'
-
-
-def every_query(subject: Subject) -> str:
-    """All queries with every run's value of the first measure, folded away."""
-    names, count = list(subject.runs), len(subject.evaluation.queries)
-    if count > MOST_ROWS:
-        return ""
-    head = '<th scope="col">query</th>' + "".join(
-        f'<th scope="col" class="number">{run_name(n)}</th>' for n in names
-    )
-    columns = [subject.values(name) for name in names]
-    rows = []
-    for number in range(count):
-        query = escape(subject.evaluation.queries[number])
-        text = escape(shorten(subject.texts[number], 140))
-        cells = "".join(value_cell(float(column[number])) for column in columns)
-        name = f'<th scope="row" class="text" data-value="{query}">{query}'
-        rows.append(f"<tr>{name}{f'<p>{text}</p>' if text else ''}</th>{cells}</tr>")
-    table = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    heading = f"{escape(subject.measure)} of all queries"
-    return (
-        f'<details class="all"><summary><h3>{heading}</h3></summary>'
-        f"{scrolling(table, heading, 'sortable')}</details>"
-    )

@@ -1,129 +1,87 @@
-"""The tables of the HTML report: every run's values, and each run against the baseline."""
+"""What the tables of a report show: every run's values, and each run against the baseline."""
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from tamis.evaluation.charts import whisker, whisker_scale
-from tamis.evaluation.measures import Measure
-from tamis.evaluation.report_subject import Subject, run_name, scrolling
+from markupsafe import Markup
+
+from tamis.evaluation.report_subject import Subject
 from tamis.evaluation.significance import Comparison
-from tamis.evaluation.svg import signed, ticks
+from tamis.evaluation.tables import run_rows
+from tamis.pages.charts import whisker, whisker_scale
+from tamis.pages.svg import ticks
 
 
-def summary(subject: Subject) -> str:
+def summary(subject: Subject) -> dict[str, Any]:
     """Runs by measures: the best of a column stands out, differences that hold get a mark."""
-    measures = subject.evaluation.measures
-    missing = any(len(ids) for ids in subject.evaluation.missing.values())
-    room = '<span class="mark"></span>' if subject.baseline else ""
-    head = '<th scope="col">run</th>' + "".join(
-        f'<th scope="col" class="number">{escape(str(measure))}{room}</th>' for measure in measures
-    )
-    if missing:
-        head += '<th scope="col" class="number">queries missing</th>'
-    rows = [_summary_row(subject, run, missing) for run in subject.runs]
-    table = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    return f"<section><h2>Summary</h2>{scrolling(table, 'Summary')}{_footnote(subject)}</section>"
-
-
-def _summary_row(subject: Subject, run: str, missing: bool) -> str:
-    tag = ' <span class="tag">baseline</span>' if run == subject.baseline else ""
-    cells = "".join(_summary_cell(subject, run, m) for m in subject.evaluation.measures)
-    if missing:
-        cells += f'<td class="number">{len(subject.evaluation.missing[run]):,}</td>'
-    return f'<tr><th scope="row">{run_name(run)}{tag}</th>{cells}</tr>'
-
-
-def _summary_cell(subject: Subject, run: str, measure: Measure) -> str:
-    shown = shown_value(subject, run, measure)
-    values = [shown_value(subject, other, measure) for other in subject.runs]
-    best = measure.says_better and len(set(values)) > 1 and shown == max(values, key=float)
-    mark = _mark(subject, run, measure) if subject.baseline else ""
-    return f'<td class="number{" best" if best else ""}">{shown}{mark}</td>'
-
-
-def shown_value(subject: Subject, run: str, measure: Measure) -> str:
-    """The value of a run as the summary shows it: four digits, or a whole number of a count."""
-    value = subject.evaluation.summary(run, measure)
-    return f"{value:.0f}" if measure.summed else f"{value:.4f}"
-
-
-def _mark(subject: Subject, run: str, measure: Measure) -> str:
-    """An arrow where the difference to the baseline holds; else its empty place."""
-    verdicts = [
-        comparison.verdict(subject.level)
-        for comparison in subject.comparisons
-        if comparison.run == run and comparison.measure == measure
+    evaluation = subject.evaluation
+    rows = run_rows(evaluation, subject.comparisons, subject.level)
+    alike = [
+        len({cell.text for cell in column}) == 1
+        for column in zip(*dict(rows).values(), strict=True)
     ]
-    if not any(verdicts):
-        return '<span class="mark"></span>'
-    kind, arrow, word = ("up", "▲", "better") if verdicts[0] > 0 else ("down", "▼", "worse")
-    return (
-        f'<span class="mark {kind}" aria-hidden="true">{arrow}</span>'
-        f'<span class="hidden"> significantly {word}</span>'
-    )
+    rows = [
+        (run, [replace(c, best=c.best and not same) for c, same in zip(cells, alike, strict=True)])
+        for run, cells in rows
+    ]
+    missing = {run: len(ids) for run, ids in evaluation.missing.items()}
+    return {
+        "measures": list(map(str, evaluation.measures)),
+        "baseline": subject.baseline,
+        "rows": rows,
+        "missing": missing if any(missing.values()) else {},
+        "notes": _summary_notes(subject, any(missing.values())),
+    }
 
 
-def _footnote(subject: Subject) -> str:
+def _summary_notes(subject: Subject, missing: bool) -> list[str]:
     notes = []
     if len(subject.runs) > 1:
         notes.append("The best value of a column is set in bold.")
     if subject.comparisons:
-        notes.append(_marks_note(subject))
-    if any(len(ids) for ids in subject.evaluation.missing.values()):
-        notes.append("A query that is missing from a run counts as zero.")
-    return f'<p class="note">{" ".join(notes)}</p>' if notes else ""
-
-
-def _marks_note(subject: Subject) -> str:
-    tests = subject.comparisons[0].tests
-    note = (
-        f"▲ significantly better, ▼ significantly worse than {escape(str(subject.baseline))}: "
-        f"paired t-test, two-sided, p &lt; {subject.level:g} after Holm’s correction for "
-        f"{'one test' if tests == 1 else f'{tests} tests'}."
-    )
-    silent = not any(comparison.verdict(subject.level) for comparison in subject.comparisons)
-    return f"{note} No difference reaches that level." if silent else note
-
-
-def differences(subject: Subject) -> str:
-    """Each run against the baseline, measure by measure, with tests and intervals."""
-    if not subject.comparisons:
-        return ""
-    rows = []
-    for measure in dict.fromkeys(one.measure for one in subject.comparisons):
-        of = [one for one in subject.comparisons if one.measure == measure]
-        limits = shared_limits(of)
-        rows.append(
-            f'<tr class="group"><th scope="rowgroup" colspan="2">{escape(str(measure))}</th>'
-            f'<td class="picture">{whisker_scale(limits)}</td><td colspan="8"></td></tr>'
+        tests = subject.comparisons[0].tests
+        notes.append(
+            f"▲ significantly better, ▼ significantly worse than {subject.baseline}: "
+            f"paired t-test, two-sided, p < {subject.level:g} after Holm’s correction for "
+            f"{'one test' if tests == 1 else f'{tests} tests'}."
         )
-        rows += [_difference_row(one, limits, subject.level) for one in of]
-    heading = f"Differences to {escape(str(subject.baseline))}"
-    table = f"{HEAD}<tbody>{''.join(rows)}</tbody>"
-    box = scrolling(table, heading, "tests")
-    return f"<section><h2>{heading}</h2>{box}{_tests_note(subject)}</section>"
+        if not any(comparison.verdict(subject.level) for comparison in subject.comparisons):
+            notes.append("No difference reaches that level.")
+    if missing:
+        notes.append("A query that is missing from a run counts as zero.")
+    return notes
 
 
-HEAD = (
-    '<thead><tr><th scope="col" rowspan="2">run</th>'
-    '<th scope="col" rowspan="2" class="number">difference</th>'
-    '<th scope="col" rowspan="2"><span class="hidden">interval as a picture</span></th>'
-    '<th scope="col" rowspan="2" class="number">95% interval</th>'
-    '<th scope="col" rowspan="2" class="number">wins / ties / losses</th>'
-    '<th scope="colgroup" colspan="3" class="over">p, paired t-test</th>'
-    '<th scope="colgroup" colspan="3" class="over">p, randomisation test</th>'
-    "</tr><tr>"
-    + 2
-    * (
-        '<th scope="col" class="number">raw</th><th scope="col" class="number">Holm</th>'
-        '<th scope="col" class="number"><abbr title="Bonferroni">Bonf.</abbr></th>'
-    )
-    + "</tr></thead>"
-)
+def differences(subject: Subject) -> dict[str, Any] | None:
+    """Each run against the baseline, measure by measure; None where nothing was compared."""
+    if not subject.comparisons:
+        return None
+    tests = subject.comparisons[0].tests
+    notes = [
+        "A dot is the mean difference, its line the bootstrap interval, grey where it holds zero.",
+        "All tests are two-sided.",
+        *([] if tests == 1 else [f"Corrected for {tests} tests made together."]),
+    ]
+    groups = []
+    for measure in dict.fromkeys(one.measure for one in subject.comparisons):
+        of_measure = [one for one in subject.comparisons if one.measure == measure]
+        limits = shared_limits(of_measure)
+        rows = [(one, interval(one, limits), one.verdict(subject.level)) for one in of_measure]
+        groups.append((str(measure), whisker_scale(limits), rows))
+    return {"heading": f"Differences to {subject.baseline}", "groups": groups, "notes": notes}
 
 
-def shared_limits(comparisons: list[Comparison]) -> tuple[float, float]:
+def interval(one: Comparison, limits: tuple[float, float]) -> Markup:
+    """A difference with its interval, drawn; of a single query without one."""
+    if one.interval is None:
+        return whisker(one.difference, (one.difference, one.difference), limits)
+    return whisker(one.difference, (one.interval.low, one.interval.high), limits)
+
+
+def shared_limits(comparisons: Sequence[Comparison]) -> tuple[float, float]:
     """The ends of the axis that the pictures of one measure share."""
     ends = [0.0, *(one.difference for one in comparisons)]
     for one in comparisons:
@@ -131,46 +89,3 @@ def shared_limits(comparisons: list[Comparison]) -> tuple[float, float]:
             ends += [one.interval.low, one.interval.high]
     marks = ticks(min(ends), max(ends))
     return marks[0], marks[-1]
-
-
-def _difference_row(one: Comparison, limits: tuple[float, float], level: float) -> str:
-    ends = (one.difference, one.difference)
-    interval = '<span class="tag">one query</span>'
-    if one.interval is not None:
-        ends = (one.interval.low, one.interval.high)
-        interval = f"{signed(ends[0])} to {signed(ends[1])}"
-    tests = [
-        p_value(p) for t in (one.t_test, one.randomisation) for p in (t.raw, t.holm, t.bonferroni)
-    ]
-    counts = f"{one.wins:,} / {one.ties:,} / {one.losses:,}"
-    picture = whisker(one.difference, ends, limits)
-    cells = [signed(one.difference), picture, interval, counts, *tests]
-    strong = "number strong" if one.verdict(level) else "number"
-    kinds = [strong, "picture", *["number"] * 8]
-    body = "".join(f'<td class="{k}">{c}</td>' for k, c in zip(kinds, cells, strict=True))
-    return f'<tr><th scope="row">{run_name(one.run)}</th>{body}</tr>'
-
-
-def p_value(value: float | None) -> str:
-    """A p-value as a cell shows it."""
-    if value is None:
-        return "–"
-    return "&lt;0.0001" if value < 0.0001 else f"{value:.4f}"
-
-
-def p_text(value: float) -> str:
-    """A p-value in a sentence.
-
-    >>> p_text(0.0123), p_text(0.00001)
-    ('p = 0.0123', 'p &lt; 0.0001')
-    """
-    return "p &lt; 0.0001" if value < 0.0001 else f"p = {value:.4f}"
-
-
-def _tests_note(subject: Subject) -> str:
-    tests = subject.comparisons[0].tests
-    corrected = "" if tests == 1 else f" Corrected for {tests} tests made together."
-    return (
-        '<p class="note">A dot is the mean difference, its line the bootstrap interval, grey where '
-        f"it holds zero. All tests are two-sided.{corrected}</p>"
-    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.measures import Measure
 from tamis.evaluation.significance import Comparison
+from tamis.pages.render import render
+from tamis.pages.wording import counted
 from tamis.terminal import visible
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def rich_table(
     table.add_column("run")
     for measure in evaluation.measures:
         table.add_column(Text(str(measure)), justify="right")
-    for run, cells in _lines(evaluation, comparisons, level):
+    for run, cells in run_rows(evaluation, comparisons, level):
         table.add_row(Text(run), *[_rich_cell(cell) for cell in cells])
     return table
 
@@ -55,7 +56,7 @@ def plain_text(
     """Aligned columns for `print`, and the small print below them."""
     no_mark = " " if comparisons else ""
     rows = [["run", *[f"{measure}{no_mark}" for measure in evaluation.measures]]]
-    for run, cells in _lines(evaluation, comparisons, level):
+    for run, cells in run_rows(evaluation, comparisons, level):
         rows.append([run, *[cell.text + (cell.mark or no_mark) for cell in cells]])
     return "\n".join([align(rows), "", *map(visible, footnotes(evaluation, comparisons, level))])
 
@@ -64,13 +65,14 @@ def html_table(
     evaluation: Evaluation, comparisons: Sequence[Comparison] = (), level: float = 0.05
 ) -> str:
     """A table for a notebook, and the small print below it."""
-    rows = [
-        [escape(run), *map(_html_cell, cells)]
-        for run, cells in _lines(evaluation, comparisons, level)
-    ]
-    heads = ["run", *[escape(str(measure)) for measure in evaluation.measures]]
-    notes = "<br>".join(map(escape, footnotes(evaluation, comparisons, level)))
-    return f"{html_rows(heads, rows)}<p><small>{notes}</small></p>"
+    return render(
+        "notebook.html",
+        title="",
+        heads=["run", *map(str, evaluation.measures)],
+        rows=[[run, *cells] for run, cells in run_rows(evaluation, comparisons, level)],
+        left=1,
+        notes=footnotes(evaluation, comparisons, level),
+    )
 
 
 def markdown(
@@ -78,7 +80,7 @@ def markdown(
 ) -> str:
     """A pipe table, aligned also as plain text, and the small print below it."""
     shown = [["run", *map(str, evaluation.measures)]]
-    for run, cells in _lines(evaluation, comparisons, level):
+    for run, cells in run_rows(evaluation, comparisons, level):
         shown.append([run, *[_markdown_cell(cell) for cell in cells]])
     shown = [[text.replace("|", r"\|") for text in line] for line in shown]
     widths = [max(3, *map(len, column)) for column in zip(*shown, strict=True)]
@@ -96,7 +98,7 @@ def latex(
     lines = [f"% {note}" for note in footnotes(evaluation, comparisons, level)]
     lines += [r"\begin{tabular}{l" + "r" * len(evaluation.measures) + "}", r"\toprule"]
     lines += [head + r" \\", r"\midrule"]
-    for run, cells in _lines(evaluation, comparisons, level):
+    for run, cells in run_rows(evaluation, comparisons, level):
         lines.append(" & ".join([escape_latex(run), *map(_latex_cell, cells)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -126,26 +128,23 @@ def footnotes(
         notes.append(f"{summed}: the total over queries.")
     for run in evaluation.runs:
         if missing := len(evaluation.missing[run]):
-            notes.append(f"{run}: {_queries(missing)} missing from the run, counted as zero.")
+            notes.append(f"{run}: {counted(missing)} missing from the run, counted as zero.")
         if unjudged := len(evaluation.unjudged[run]):
-            notes.append(f"{run}: {_queries(unjudged)} of the run not judged, left out.")
+            notes.append(f"{run}: {counted(unjudged)} of the run not judged, left out.")
     if comparisons:
         tests = comparisons[0].tests
         corrected = f"Holm-corrected for {tests} tests" if tests > 1 else "one test"
         notes.append(
             f"{ABOVE} above, {BELOW} below {comparisons[0].baseline} at the level {level:g}: "
-            f"two-sided paired t-test over {_queries(comparisons[0].queries)}, {corrected}."
+            f"two-sided paired t-test over {counted(comparisons[0].queries)}, {corrected}."
         )
     return notes
 
 
-def _queries(count: int) -> str:
-    return f"{count:,} {'query' if count == 1 else 'queries'}"
-
-
-def _lines(
+def run_rows(
     evaluation: Evaluation, comparisons: Sequence[Comparison], level: float
 ) -> list[tuple[str, list[Cell]]]:
+    """Every run with a cell for each measure."""
     marks = {(c.run, c.measure): ("", ABOVE, BELOW)[c.verdict(level)] for c in comparisons}
     texts = {
         (run, measure): _number(evaluation, run, measure)
@@ -189,10 +188,6 @@ def _markdown_cell(cell: Cell) -> str:
     return (f"**{cell.text}**" if cell.best else cell.text) + cell.mark
 
 
-def _html_cell(cell: Cell) -> str:
-    return (f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)) + cell.mark
-
-
 def _latex_cell(cell: Cell) -> str:
     number = rf"\textbf{{{cell.text}}}" if cell.best else cell.text
     return number + LATEX_MARKS[cell.mark]
@@ -222,23 +217,6 @@ def align(rows: Sequence[Sequence[str]], left: int = 1) -> str:
         for row in shown
     ]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def html_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table in HTML, its cells escaped already.
-
-    >>> html_rows(["run"], [["bm25"]])
-    '<table><thead><tr><th>run</th></tr></thead><tbody><tr><td>bm25</td></tr></tbody></table>'
-    """
-    sides = ["" if number < left else ' style="text-align: right"' for number in range(len(heads))]
-    head = "".join(f"<th{side}>{text}</th>" for side, text in zip(sides, heads, strict=True))
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{s}>{text}</td>" for s, text in zip(sides, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def escape_latex(text: str) -> str:

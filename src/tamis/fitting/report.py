@@ -6,20 +6,22 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
+from typing import Any
 
 from tamis.evaluation import Evaluation, parse_measure
-from tamis.evaluation.report import framed, notes, origin, query_texts, single_queries
-from tamis.evaluation.report_subject import Subject, fact_list, linked
-from tamis.evaluation.report_tables import p_text, summary
-from tamis.evaluation.svg import counted, shorten, signed
+from tamis.evaluation.report import notes, query_texts
+from tamis.evaluation.report_queries import single_queries
+from tamis.evaluation.report_subject import Subject
+from tamis.evaluation.report_tables import summary
 from tamis.fitting.guard import BaselineComparison, BaselineTest
 from tamis.fitting.query_splits import MIN_JUDGED_TO_SPLIT, SHARES
-from tamis.fitting.report_guard import calibration_section, guard_section
-from tamis.fitting.report_provenance import learning_curve_section, provenance_section
-from tamis.fitting.report_systems import systems_section
+from tamis.fitting.report_guard import answer_rows, figures, guard_view, reliability_chart
+from tamis.fitting.report_provenance import learning_view, provenance_view
+from tamis.fitting.report_systems import systems_view
 from tamis.fitting.result import FitResult
+from tamis.pages.render import render
+from tamis.pages.wording import counted, listed, shorten
 from tamis.text.passages import parse_spec, split, text_of
 from tamis.types import Document, Qrels, Queries, Run
 
@@ -61,16 +63,33 @@ def report_page(
     date: datetime | None = None,
 ) -> str:
     """The whole report as HTML."""
-    sections = (
-        _tested_sections(result, tested, document) if result.evaluation else _untested(result)
+    note = family_note(result.family, result.measure)
+    answers = result.threshold_test
+    return render(
+        "fit.html",
+        result=result,
+        date=date or datetime.now(UTC),
+        level=LEVEL,
+        facts=_facts(result),
+        verdict=_verdict(result),
+        judgements=_suggested_judgements(result),
+        tested=_tested(result, tested, document),
+        family_note=note,
+        systems=systems_view(result, note),
+        guard=guard_view(result),
+        answer_rows=answer_rows(answers) if answers else [],
+        reliability=reliability_chart(answers.reliability) if answers else "",
+        learning=learning_view(result),
+        made=provenance_view(result),
     )
-    parts = [_header(result, date or datetime.now(UTC)), *sections]
-    return framed(f"{result.collection}: {result.selected}", parts)
 
 
-def _tested_sections(
+def _tested(
     result: FitResult, tested: RankedQueries, document: DocumentLookup | None
-) -> list[str]:
+) -> dict[str, Any] | None:
+    """What was measured on test queries; None where there were none."""
+    if result.evaluation is None:
+        return None
     retriever = next(
         one.name
         for one in result.systems
@@ -78,95 +97,57 @@ def _tested_sections(
     )
     base = [result.base_system] if result.base_system else []
     compared = [result.baseline, retriever, *base, result.selected]
-    shown = _subject(result, tested, compared, document)
     single = _subject(result, tested, [result.baseline, result.selected], document)
-    return [
-        "<main>",
-        summary(shown),
-        f'<p class="note">{family_note(result.family, result.measure)}</p>',
-        systems_section(result, LEVEL, family_note(result.family, result.measure)),
-        guard_section(result),
-        calibration_section(result),
-        learning_curve_section(result),
-        single_queries(single),
-        provenance_section(result),
-        "</main>",
-        notes(single),
-    ]
-
-
-def _untested(result: FitResult) -> list[str]:
-    return [
-        "<main>",
-        _what_judgements_buy(result),
-        systems_section(result, LEVEL, ""),
-        guard_section(result),
-        calibration_section(result),
-        learning_curve_section(result),
-        provenance_section(result),
-        "</main>",
-    ]
+    return {
+        "summary": summary(_subject(result, tested, compared, document)),
+        "queries": single_queries(single),
+        "notes": notes(single),
+    }
 
 
 def family_note(family: BaselineTest | None, measure: str) -> str:
-    """Which tests were made together, in a sentence of HTML; empty where there were none."""
+    """Which tests were made together, in a sentence; empty where there were none."""
     if family is None or not family.comparisons:
         return ""
     count = len(family.comparisons)
     tests = "one test was" if count == 1 else f"{count} tests were"
     how = "" if count == 1 else f", corrected by Holm for these {count}"
     return (
-        f"On these queries {tests} made: {escape(family.system)} against "
-        f"{linked([one.baseline for one in family.comparisons])}, by {escape(measure)} (paired "
+        f"On these queries {tests} made: {family.system} against "
+        f"{listed([one.baseline for one in family.comparisons])}, by {measure} (paired "
         f"t-test, two-sided{how}). Every other p-value is not corrected, and only a hint."
     )
 
 
-def _header(result: FitResult, date: datetime) -> str:
-    word = "yes" if result.verified else "no"
-    heading = f"<h1>{escape(result.selected)} <small>for {escape(result.collection)}</small></h1>"
-    verdict = (
-        f'<p class="verified {word}"><strong>verified: {word}</strong> '
-        f"<span>{escape(result.reason)}</span></p>"
-    )
-    versions = ", ".join(f"{escape(name)} {escape(v)}" for name, v in result.versions.items())
+def _facts(result: FitResult) -> dict[str, str]:
     documents = result.data.get("documents")
     size = f", {documents:,} documents" if isinstance(documents, int) else ""
-    facts = {
-        "Collection": f"{escape(result.collection)}{size}, {counted(result.queries.all)}",
-        "Selected": escape(result.pipeline_in_words),
-        "Base model": escape(result.base_model),
+    return {
+        "Collection": f"{result.collection}{size}, {counted(result.queries.all)}",
+        "Selected": result.pipeline_in_words,
+        "Base model": result.base_model,
         "Seed": str(result.seed),
-        "Versions": versions,
-        **origin(result.command, date),
+        "Versions": ", ".join(f"{name} {version}" for name, version in result.versions.items()),
     }
-    lead = f'<p class="lead">{_verdict(result)}</p>'
-    return f"<header>{heading}{verdict}{lead}{fact_list(facts)}</header>"
 
 
-def _verdict(result: FitResult) -> str:
-    """In a sentence whether the selected system beats BM25, the base model and the default."""
-    if result.evaluation is None:
-        return "Nothing was tested, so nothing is claimed: whether this beats BM25 is not known."
-    name, queries = result.selected, len(result.evaluation.queries)
+def _verdict(result: FitResult) -> dict[str, Any]:
+    """Whether the selected system beats BM25, the base model and the default, as a sentence."""
+    count = len(result.evaluation.queries) if result.evaluation else 0
     comparisons = sorted(_comparisons(result), key=lambda one: one.baseline != result.baseline)
     clauses = [_clause(result, one) for one in comparisons]
-    if name == result.baseline:
-        clauses.insert(0, "is BM25 itself")
-    elif name == result.base_system:
-        clauses.append("is the base model itself")
-    corrected = ""
-    if len(comparisons) > 1:
-        corrected = f"; p is corrected by Holm for {len(comparisons)} tests"
-    if _flattered(result) and comparisons:
-        corrected = "; p is not corrected, as these are not the guard’s tests"
-    joined = " and ".join(filter(None, [", ".join(clauses[:-1]), *clauses[-1:]]))
-    joined = joined or "was compared with nothing"
-    tested = f"{queries:,} test {'query' if queries == 1 else 'queries'}"
-    return (
-        f"On {tested}, by {escape(result.measure)}, {escape(name)} {joined}{corrected}."
-        f"{_flattered(result)}"
+    if result.selected == result.baseline:
+        clauses.insert(0, ("is BM25 itself", "", False))
+    elif result.selected == result.base_system:
+        clauses.append(("is the base model itself", "", False))
+    corrected = (
+        f"; p is corrected by Holm for {len(comparisons)} tests" if len(comparisons) > 1 else ""
     )
+    warning = _stand_in_warning(result)
+    if warning and comparisons:
+        corrected = "; p is not corrected, as these are not the guard’s tests"
+    tested = f"{count:,} test {'query' if count == 1 else 'queries'}"
+    return {"queries": tested, "clauses": clauses, "end": f"{corrected}.{warning}"}
 
 
 def _comparisons(result: FitResult) -> Sequence[BaselineComparison]:
@@ -182,58 +163,45 @@ def _comparisons(result: FitResult) -> Sequence[BaselineComparison]:
     ]
 
 
-def _flattered(result: FitResult) -> str:
+def _stand_in_warning(result: FitResult) -> str:
     """A warning where the test queries have also decided what is selected."""
     decision = result.decision
     if decision is None or not decision.fell_back:
         return ""
     return (
-        f" It stands in for {escape(decision.selection.selected)}, which failed its test on the "
+        f" It stands in for {decision.selection.selected}, which failed its test on the "
         "same queries. They have decided what is selected, so these figures favour it, and only "
         "other queries could test it."
     )
 
 
-def _clause(result: FitResult, one: BaselineComparison) -> str:
-    """One comparison in words, with its figures."""
-    name = "the base model" if one.baseline == result.base_system else escape(one.baseline)
+def _clause(result: FitResult, one: BaselineComparison) -> tuple[str, str, bool]:
+    """One comparison in words, its figures, and whether it is significant."""
+    name = "the base model" if one.baseline == result.base_system else one.baseline
     significant = one.p_value is not None and one.p_value < LEVEL
-    word = "beats" if one.difference > 0 else "is below"
-    words = f"<strong>{word} {name}</strong>"
+    verb = "beats" if one.difference > 0 else "is below"
     if not significant:
-        words = f"does not differ significantly from {name}"
-    figures = [signed(one.difference)]
-    if one.interval is not None:
-        figures.append(f"95% interval {signed(one.interval.low)} to {signed(one.interval.high)}")
-    if one.p_value is not None:
-        figures.append(p_text(one.p_value))
-    return f"{words} ({', '.join(figures)})"
+        verb = "does not differ significantly from"
+    return f"{verb} {name}", figures(one), significant
 
 
-def _what_judgements_buy(result: FitResult) -> str:
-    """What was built without a test, and what some judgements would buy."""
+def _suggested_judgements(result: FitResult) -> dict[str, Any]:
+    """What some judgements would buy, for a sieve that was not tested."""
     test = round(SUGGESTED_JUDGEMENTS * SHARES["test"])
-    train = SUGGESTED_JUDGEMENTS - test
     judged = result.queries.train
     available = (
         f" There are {judged} judged queries; from {MIN_JUDGED_TO_SPLIT} on some are set aside."
         if judged
         else ""
     )
-    has_log = result.queries.unjudged > 0
-    judge = shlex.join(["tamis", "judge", result.path, *([] if has_log else ["queries.txt"])])
-    return (
-        '<section class="untested"><h2>Nothing was tested</h2>'
-        f"<p>What was built: {escape(result.pipeline_in_words)}{available}</p>"
-        f"<p><strong>What {SUGGESTED_JUDGEMENTS} judged queries would buy.</strong> About {test} "
-        "of them would be set aside for a test: whether this beats BM25 would be a measured "
-        f"difference with a confidence interval. The other {train} would serve to select among "
-        "all systems, to fine-tune the base model, and to turn scores into probabilities, so that "
-        "a query without a good answer can be recognised. So few show only large differences: to "
-        "see one half as large takes four times the queries.</p>"
-        f"<p>An hour of <code>{escape(judge)}</code> gives as many; then fit again with them.</p>"
-        "</section>"
-    )
+    queries = [] if result.queries.unjudged else ["queries.txt"]
+    return {
+        "suggested": SUGGESTED_JUDGEMENTS,
+        "test": test,
+        "train": SUGGESTED_JUDGEMENTS - test,
+        "available": available,
+        "command": shlex.join(["tamis", "judge", result.path, *queries]),
+    }
 
 
 def _subject(

@@ -1,34 +1,46 @@
-"""The parts of the report of a fit on its data, labels, retrievers, truncation and time."""
+"""What the report of a fit says of data, labels, truncation and time, and what labels are worth."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from tamis.durable import duration
-from tamis.evaluation.report_subject import fact_list, scrolling
-from tamis.evaluation.svg import counted, signed
 from tamis.fitting.learning_curve import CurvePoint
-from tamis.fitting.report_charts import learning_chart
 from tamis.fitting.result import FitResult, Truncation
-from tamis.fitting.workspace import Timing
+from tamis.pages.charts import Line, Point, learning_panel
+from tamis.pages.svg import picture
+from tamis.pages.wording import counted, signed
 
 
-def learning_curve_section(result: FitResult) -> str:
-    """The section on what labels are worth; none where no curve was measured."""
+def learning_view(result: FitResult) -> dict[str, Any] | None:
+    """What labels are worth; None where no curve was measured."""
     curve = result.learning_curve
     if not curve:
-        return ""
-    drawn = learning_chart(curve, result.measure)
-    return (
-        '<section><h2>What labels are worth</h2><div class="pair"><figure>'
-        f"{drawn}<figcaption>Mean {escape(result.measure)} of the fine-tuned model on held-out "
-        "judged queries, by the number of others it was trained on; each doubling takes about the "
-        "same width.</figcaption></figure>"
-        f"<div><p>{_worth(curve, result.measure)}</p></div></div></section>"
-    )
+        return None
+    return {
+        "drawing": learning_chart(curve, result.measure),
+        "caption": f"Mean {result.measure} of the fine-tuned model on held-out judged queries, by "
+        "the number of others it was trained on; each doubling takes about the same width.",
+        "worth": _worth(curve, result.measure),
+    }
+
+
+def learning_chart(curve: Sequence[CurvePoint], measure: str) -> Markup:
+    """A measure by the number of judged queries trained on, which doubles rightwards.
+
+    >>> learning_chart([CurvePoint(8, 0.4), CurvePoint(32, 0.5)], "RR@10").count('class="marker"')
+    2
+    """
+    points = [
+        Point(one.queries, one.mean, f"{one.mean:.4f} with {counted(one.queries)}") for one in curve
+    ]
+    panel = learning_panel([Line(measure, points)], y_name=measure)
+    described = "; ".join(point.label for point in points)
+    return picture(f"{measure} by judged queries", described, panel)
 
 
 def _worth(curve: Sequence[CurvePoint], measure: str) -> str:
@@ -43,7 +55,7 @@ def _worth(curve: Sequence[CurvePoint], measure: str) -> str:
             "more would bring: with more judged queries, or more time, points between are measured."
         )
     gain = (now.mean - before.mean) / math.log2(now.queries / before.queries)
-    change = f"{escape(measure)} changed by {signed(now.mean - before.mean)}"
+    change = f"{measure} changed by {signed(now.mean - before.mean)}"
     rose = f"From {before.queries:,} to {now.queries:,} judged queries {change}"
     if gain <= 0:
         return f"{rose}: more labels of this kind would most likely bring little."
@@ -53,57 +65,43 @@ def _worth(curve: Sequence[CurvePoint], measure: str) -> str:
     )
 
 
-def provenance_section(result: FitResult) -> str:
+def provenance_view(result: FitResult) -> dict[str, Any]:
     """What it was made from and how long it took."""
-    notes = {escape(name): escape(note) for name, note in result.retriever_notes.items()}
-    return (
-        "<section><h2>How it was made</h2>"
-        f"<h3>Data</h3>{fact_list(dict(_plain(result.data)))}"
-        f"<h3>Retrieval</h3>{fact_list(notes)}"
-        f"<h3>Labels of the selected model</h3>{_labels(result)}"
-        f"<h3>Truncation</h3><p>{_truncation(result.truncation)}</p>"
-        f"<h3>Time</h3>{_times(result)}</section>"
-    )
+    return {
+        "data": {_spaced(name): _fact(value) for name, value in result.data.items()},
+        "labels": _labels(result.labels) if result.labels else None,
+        "truncation": _truncation(result.truncation),
+        "times": _times(result),
+        "timings": [
+            (timing.activity, timing.system, timing.fold, f"{timing.seconds:,.1f} s")
+            for timing in result.timings
+        ],
+    }
 
 
-def _plain(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Facts as HTML, a mapping in one line."""
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            parts = ", ".join(f"{_spaced(n)} {_shown(v)}" for n, v in value.items())
-            yield _spaced(name), parts
-        else:
-            yield _spaced(name), _shown(value)
-
-
-def _spaced(key: object) -> str:
-    """A key as people read it."""
-    return escape(str(key).replace("_", " "))
-
-
-def _shown(value: object) -> str:
+def _fact(value: object) -> str:
+    """A fact as people read it, a mapping in one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_spaced(name)} {_fact(one)}" for name, one in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:g}" if isinstance(value, float) else escape(str(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _labels(result: FitResult) -> str:
-    if not result.labels:
-        return "<p>None: the selected system was not trained here.</p>"
-    by_source = result.labels
+def _spaced(key: object) -> str:
+    """A key as people read it."""
+    return str(key).replace("_", " ")
+
+
+def _labels(by_source: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     roles = list(dict.fromkeys(role for counts in by_source.values() for role in counts))
-    head = '<th scope="col">source</th>' + "".join(
-        f'<th scope="col" class="number">{escape(str(role))}</th>' for role in roles
-    )
-    rows = "".join(
-        f'<tr><th scope="row">{escape(str(source))}</th>'
-        + "".join(f'<td class="number">{_shown(counts.get(role, 0))}</td>' for role in roles)
-        + "</tr>"
+    rows = [
+        [source, *(_fact(counts.get(role, 0)) for role in roles)]
         for source, counts in by_source.items()
-    )
-    return scrolling(f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>", "Labels by source")
+    ]
+    return {"heads": ["source", *roles], "rows": rows}
 
 
 def _truncation(truncation: Truncation | None) -> str:
@@ -118,45 +116,19 @@ def _truncation(truncation: Truncation | None) -> str:
     )
 
 
-def _times(result: FitResult) -> str:
-    """The plan against the time taken, and every single thing that was timed."""
-    planned = [step for step in result.plan.steps if step.planned]
-    keys = {step.key for step in planned}
+def _times(result: FitResult) -> list[tuple[str, str, str, str]]:
+    """The plan against the time taken."""
+    keys = {step.key for step in result.plan.steps if step.planned}
     taken: dict[str, float] = {}
     for timing in result.timings:
-        step = timing.step if timing.step in keys else ""
-        taken[step] = taken.get(step, 0.0) + timing.seconds
-    rows = [
-        _time_row(step.name, step.what, duration(step.seconds), taken.get(step.key))
-        if step.planned
-        else _time_row(step.name, step.what, "does not fit", None)
-        for step in result.plan.steps
-    ]
+        key = timing.step if timing.step in keys else ""
+        taken[key] = taken.get(key, 0.0) + timing.seconds
+    rows = []
+    for step in result.plan.steps:
+        took = duration(taken[step.key]) if step.key in taken else "–"
+        planned = duration(step.seconds) if step.planned else "does not fit"
+        rows.append((step.name, step.what, planned, took))
     if "" in taken:
-        rows.append(_time_row("other", "what is not in the plan", "–", taken[""]))
-    total = sum(timing.seconds for timing in result.timings)
-    rows.append(_time_row("together", "", duration(result.plan.seconds), total))
-    head = '<th scope="col">step</th><th scope="col">what it does</th>' + "".join(
-        f'<th scope="col" class="number">{name}</th>' for name in ("planned", "taken")
-    )
-    table = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    return scrolling(table, "Time planned and taken") + _every_time(result.timings)
-
-
-def _time_row(name: str, what: str, planned: str, seconds: float | None) -> str:
-    took = "–" if seconds is None else duration(seconds)
-    cells = (
-        f'<td>{escape(what)}</td><td class="number">{planned}</td><td class="number">{took}</td>'
-    )
-    return f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
-
-
-def _every_time(timings: Sequence[Timing]) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{escape(timing.activity)}</th><td>{escape(timing.system)}</td>'
-        f'<td>{escape(timing.fold)}</td><td class="number">{timing.seconds:,.1f} s</td></tr>'
-        for timing in timings
-    )
-    heading = "Everything that was timed"
-    box = scrolling(f"<tbody>{rows}</tbody>", heading)
-    return f"<details><summary><h4>{heading}</h4></summary>{box}</details>" if rows else ""
+        rows.append(("other", "what is not in the plan", "–", duration(taken[""])))
+    total = duration(sum(timing.seconds for timing in result.timings))
+    return [*rows, ("together", "", duration(result.plan.seconds), total)]

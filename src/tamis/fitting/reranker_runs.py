@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError, TrainingError
 from tamis.evaluation import evaluate
-from tamis.evaluation.svg import counted
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
 from tamis.fitting.system import Reranker, System
 from tamis.fitting.workspace import Timing
+from tamis.pages.wording import counted
 from tamis.registry import open_stage
 from tamis.types import Qrels, Run
 

@@ -23,12 +23,13 @@ from tamis.evaluation import evaluate
 from tamis.labels.examples import Examples, digest
 from tamis.models.base_models import find_base, sha256
 from tamis.models.folder import open_scorer
+from tamis.pages.charts import Line, Point
 from tamis.pipeline.document_lookup import Documents, library
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.model_manifest import find_model_manifest
 from tamis.training.checkpoints import work_folder
 from tamis.training.loop import Job, train
-from tamis.training.plots import Curve, learning_curves
+from tamis.training.plots import learning_curves
 from tamis.training.recipe import Recipe
 from tamis.training.validation import Validation, hold_out
 from tamis.types import Ids, Qrels, Run
@@ -88,14 +89,14 @@ class Curves:
 
     def picture(self) -> str:
         """The figure as SVG: means, ranges, and the first stage as a line."""
-        plotted = []
+        lines = []
         for start in dict.fromkeys(cell.start for cell in self.cells):
-            sizes = self.sizes(start)
-            spreads = [self.spread(start, size) for size in sizes]
-            points = [(float(n), mean) for n, (mean, _, _) in zip(sizes, spreads, strict=True)]
-            ranges = [(float(n), a, b) for n, (_, a, b) in zip(sizes, spreads, strict=True)]
-            plotted.append(Curve(start, points, ranges))
-        return learning_curves(plotted, self.measure, self.baseline)
+            points = []
+            for size in self.sizes(start):
+                mean, low, high = self.spread(start, size)
+                points.append(Point(size, mean, f"{start}: {mean:.4f}", low, high))
+            lines.append(Line(start, points))
+        return learning_curves(lines, self.measure, self.baseline)
 
 
 @dataclass(frozen=True, eq=False)

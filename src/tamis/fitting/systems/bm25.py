@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from tamis.errors import InputError
-from tamis.evaluation.svg import signed
 from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
 from tamis.fitting.plan import Budget, Step
 from tamis.fitting.query_splits import sample
 from tamis.fitting.system import Retriever
+from tamis.pages.wording import signed
 from tamis.search.defaults import default_source
 from tamis.search.tune import tune
 from tamis.types import Spec

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 from tamis.evaluation import evaluate, t_test
-from tamis.evaluation.report_tables import p_text
 from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
 from tamis.fitting.plan import MIN_QUERIES, Budget, DataSizes, Step
 from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
 from tamis.models.folder import open_scorer
+from tamis.pages.wording import p_text
 from tamis.pipeline.hybrid import lexical_dense_hybrid
 from tamis.search.defaults import default_source
 from tamis.types import Encoder, Spec

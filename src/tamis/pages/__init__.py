@@ -1,0 +1,1 @@
+"""What people look at: charts as SVG, and HTML pages from templates."""

@@ -1,0 +1,72 @@
+"""Numbers, counts and names as pages, tables and log lines word them: plain text, never markup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def signed(value: float, digits: int = 4) -> str:
+    """A difference with its sign; what rounds to zero has none.
+
+    >>> signed(0.0213), signed(-0.5, 2), signed(-0.00001)
+    ('+0.0213', '−0.50', '0.0000')
+    """
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", "−") if float(text) else text[1:]
+
+
+def counted(queries: int) -> str:
+    """So many queries, in words.
+
+    >>> counted(1), counted(5000)
+    ('1 query', '5,000 queries')
+    """
+    return f"{queries:,} {'query' if queries == 1 else 'queries'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def shorten(text: str, most: int) -> str:
+    """At most so many characters, on one line, with an ellipsis where something was cut.
+
+    >>> shorten("how do  I cancel my order", 12)
+    'how do I ca…'
+    """
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def interval(low: float, high: float) -> str:
+    """An interval of differences.
+
+    >>> interval(-0.01, 0.02)
+    '−0.0100 to +0.0200'
+    """
+    return f"{signed(low)} to {signed(high)}"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value for a table.
+
+    >>> p_value(0.04321), p_value(0.00001), p_value(None)
+    ('0.0432', '<0.0001', '–')
+    """
+    if p is None:
+        return "–"
+    return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
+
+
+def p_text(p: float) -> str:
+    """A p-value in a sentence.
+
+    >>> p_text(0.0123), p_text(0.00001)
+    ('p = 0.0123', 'p < 0.0001')
+    """
+    return f"p = {p:.4f}" if p >= 0.0001 else "p < 0.0001"
