@@ -16,7 +16,7 @@ from tamis.fitting.candidate_models import import_base
 from tamis.fitting.candidates import retrieve, sample_texts
 from tamis.fitting.context import BaseModel, FitContext, FitInputs
 from tamis.fitting.json_records import from_json, to_json
-from tamis.fitting.plan import DataSizes, Plan, measured_pace
+from tamis.fitting.plan import DataSizes, Plan, PlanProgress, measured_pace
 from tamis.fitting.planner import make_plan, trains_on_folds
 from tamis.fitting.query_splits import (
     MAX_TRAIN_QUERIES,
@@ -89,9 +89,28 @@ def run_fit(
         inputs = open_inputs(request, work)
         plan = plan_fit(inputs, kinds)
         on_plan(inputs, plan)
+        _log_steps(plan, work)
         _fit_and_write(inputs, plan, kinds, force=force)
         remove_workspace(folder)
     return plan, load_sieve(request.out, threads=request.threads, openers=openers)
+
+
+def _log_steps(plan: Plan, work: Workspace) -> None:
+    """Log every step of the plan when it begins, with the time that is left."""
+
+    def spent() -> dict[str, float]:
+        seconds: dict[str, float] = {}
+        for timing in work.timings:
+            seconds[timing.step] = seconds.get(timing.step, 0.0) + timing.seconds
+        return seconds
+
+    progress = PlanProgress(plan)
+
+    def begin(timing: Timing) -> None:
+        if message := progress.begin(timing.step, spent()):
+            _log.info("%s", message)
+
+    work.on_begin = begin
 
 
 def _fit_and_write(

@@ -7,7 +7,7 @@ steps to a `Budget` one after the other, in the order of how often they help.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tamis.types import Scorer
@@ -88,6 +88,37 @@ class Plan:
     def seconds(self) -> float:
         """How long all that is planned should take."""
         return sum(step.seconds for step in self.steps if step.planned)
+
+
+class PlanProgress:
+    """Says which step of a plan begins, and about how long the rest takes.
+
+    >>> steps = Step("bm25", "BM25", "", 3), Step("base", "base model", "", 60)
+    >>> progress = PlanProgress(Plan(steps, 3, 100, 100, 0.01))
+    >>> progress.begin("bm25", {}), progress.begin("bm25", {}), progress.begin("base", {"bm25": 2})
+    ('step 1 of 2, about 63 s left: BM25', '', 'step 2 of 2, about 60 s left: base model')
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.steps = {step.key: step for step in plan.steps if step.planned}
+        self.begun: set[str] = set()
+
+    def begin(self, key: str, spent: Mapping[str, float]) -> str:
+        """The message where a step begins for the first time, else nothing; `spent` are the
+        seconds that steps have taken so far.
+        """
+        if key in self.begun or key not in self.steps:
+            return ""
+        self.begun.add(key)
+        left = sum(
+            max(0.0, step.seconds - spent.get(step.key, 0.0))
+            for step in self.steps.values()
+            if step.key == key or step.key not in spent
+        )
+        number = list(self.steps).index(key) + 1
+        time_left = f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
+        name = self.steps[key].name
+        return f"step {number} of {len(self.steps)}, about {time_left} left: {name}"
 
 
 def measured_pace(scorer: Scorer, query: str, texts: Sequence[str]) -> float:

@@ -44,6 +44,8 @@ class Workspace:
 
     folder: Path
     timings: list[Timing] = field(default_factory=list)
+    on_begin: Callable[[Timing], None] = lambda timing: None
+    """Called before anything that is timed."""
 
     def path(self, name: str) -> Path:
         """Where an output lies; the folder around it exists."""
@@ -73,6 +75,7 @@ class Workspace:
     @contextmanager
     def timed(self, timing: Timing) -> Iterator[None]:
         """Keep how long something took; done again, the last time counts."""
+        self.on_begin(timing)
         began = time.monotonic()
         yield
         seconds = round(time.monotonic() - began, 4)
