@@ -66,9 +66,9 @@ def test_points_stay_inside_and_none_is_lost(
 
 
 def test_bars_are_sorted_and_named() -> None:
-    drawn = bars(np.array([-0.25, 0.5, 0.0]), ["down", "up", "same"], title="t", axis="AP")
+    drawn = bars(np.array([-0.25, 0.5, 0.0]), ["down -1", "up", "same"], title="t", axis="AP")
     page = Page(drawn)
-    assert [text for tag, text in page.text if tag == "title"] == ["t", "up", "same", "down"]
+    assert [text for tag, text in page.text if tag == "title"] == ["t", "up", "same", "down -1"]
     tall = [float(str(a["height"])) for tag, a in page.tags if tag == "rect"]
     assert tall[0] == pytest.approx(2 * tall[2], abs=0.2) and tall[1] == 0
     assert [a["class"] for tag, a in page.tags if tag == "rect"][::2] == ["better", "worse"]

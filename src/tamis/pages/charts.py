@@ -107,10 +107,11 @@ def _bar(values: Values, labels: list[str], x: float, band: float, scale: Axis) 
     gap = 1.0 if band >= 4 else 0.3 if band > 2 else 0.0
     label = labels[0]
     if len(labels) > 1:
-        label = f"{len(labels)} queries, {values.max():.3f} to {values.min():.3f}"
+        ends = f"{values.max():.3f} to {values.min():.3f}".replace("-", "−")
+        label = f"{len(labels)} queries, {ends}"
     box = {"x": x + gap / 2, "y": top, "width": band - gap, "height": bottom - top}
     kind = "better" if value > 0 else "worse"
-    return element("rect", element("title", label.replace(" -", " −")), class_=kind, **box)
+    return element("rect", element("title", label), class_=kind, **box)
 
 
 def _level(frame: Frame, y: float, name: str, *, below: bool = False) -> Markup:
