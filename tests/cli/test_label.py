@@ -88,9 +88,9 @@ def test_gold(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("q2", "mill", "positive"), ("q2", "tamis", "pool"), ("q2", "sack", "pool"),
         ("q2", "copy", "pool"),
     }  # fmt: skip
-    assert facts["counts"]["left out: copies of a positive"] == 1
+    assert facts["counts"]["excluded_copies_of_a_positive"] == 1
     assert facts["collection"] == "docs"
-    assert facts["first stage"] == "bm25 k1=0.9 b=0.4 of index"
+    assert facts["candidates"] == "bm25 k1=0.9 b=0.4 of index"
     assert facts["split"] == "train"
     assert found.facts.items() < facts.items()
 
@@ -99,14 +99,14 @@ def test_gold_of_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     Path("qrels.txt").write_text("q1 0 tamis 1\n")
     files = ("--queries", "log.tsv", "--qrels", "qrels.txt")
     found, facts = made(capsys, "gold", "-c", "index", *files, "--negatives", "1")
-    assert facts["counts"]["left out: queries without a judgement"] == 4
+    assert facts["counts"]["excluded_queries_without_a_judgement"] == 4
     assert facts["counts"]["queries"] == facts["counts"]["positive"] == 1
     assert run(["search", "index", "log.tsv", "-o", "run.trec"]) == 0
     same, facts = made(
         capsys, "gold", "-c", "docs", "--candidates", "run.trec", *files, "--negatives", "1"
     )
     assert same == found
-    assert facts["first stage"] == "run.trec"
+    assert facts["candidates"] == "run.trec"
 
 
 def test_other_negatives(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_other_negatives(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_pseudo_labels_every_query(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found, facts = made(capsys, "pseudo", "-c", "index", "--queries", "log.tsv")
     assert facts["counts"]["queries"] == 4
-    assert facts["counts"]["left out: queries with fewer than two results"] == 1
+    assert facts["counts"]["excluded_queries_with_fewer_than_two_results"] == 1
     source = Index.open("index").bm25()
     asked = Queries.of(Query(name, text) for name, text in QUERIES.items())
     firsts = {name: source.search(asked, 1)[name].ids for name in QUERIES}
@@ -142,7 +142,7 @@ def test_pseudo_uses_what_was_tuned(folder: Path, capsys: pytest.CaptureFixture[
         {"what": "bm25", "parameters": {"k1": 2.0, "b": 0.1}, "measure": "RR"}
     )
     _, facts = made(capsys, "pseudo", "-c", "index", "--queries", "log.tsv")
-    assert facts["first stage"] == "bm25 k1=2 b=0.1 of index"
+    assert facts["candidates"] == "bm25 k1=2 b=0.1 of index"
 
 
 def test_judgements_play_no_part_in_pseudo(
@@ -158,9 +158,9 @@ def test_from_documents(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     found, facts = made(
         capsys, "pseudo", "-c", "index", "--from-documents", "--num-queries", "4", "--show", "50"
     )
-    assert facts["made by"] == "synthetic"
+    assert facts["labelled_by"] == "synthetic"
     assert facts["counts"]["queries"] == found.groups == len(facts["shown"])
-    assert 0 <= facts["first stage has it at rank 1"]["all"] <= 1
+    assert 0 <= facts["origin_at_rank_1"]["all"] <= 1
     assert all(origin.doc_id in DOCS for origin in found.origins.values())
     titles, _ = made(capsys, "pseudo", "-c", "index", "--from-documents", "--query-source", "title")
     assert not titles.titled.any()
@@ -172,7 +172,7 @@ def test_texts_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     out, err = capsys.readouterr()
     assert "flour through a mesh  q1" in out
     assert "positive  1  tamis  Drum sieve A drum with a fine mesh." in out
-    assert "left out: copies of a positive" in out
+    assert "excluded copies of a positive" in out
     assert "out.parquet: 7 examples of 2 groups" in err
 
 

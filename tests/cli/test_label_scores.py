@@ -109,7 +109,7 @@ def test_weak_with_bm25(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     facts = json.loads(capsys.readouterr().out)
     assert made.facts.items() < facts.items()
     assert facts["scorer"] == "lexical k1=1.2 b=0.75"
-    assert facts["first stage"] == "bm25 k1=0.9 b=0.4 of index"
+    assert facts["candidates"] == "bm25 k1=0.9 b=0.4 of index"
     assert (facts["collection"], facts["split"]) == ("docs", "train")
     assert list(made.queries.ids) == ["q1", "q2"]
     assert made.value.max() == 5
@@ -117,7 +117,7 @@ def test_weak_with_bm25(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
         "weak", "-c", "index", "--candidates", "run.trec", "--queries", "docs/queries.jsonl"
     )
     assert len(by_run) == 16
-    assert by_run.facts["first stage"] == "run.trec"
+    assert by_run.facts["candidates"] == "run.trec"
     for group in range(4):
         values = by_run.value[by_run.group == group]
         assert (values.min(), values.max()) == (0, 5)
@@ -139,10 +139,10 @@ def test_candidates_are_searched_by_the_ranking_that_the_examples_name(
     assert run(["index", "docs", "-o", "index"]) == 0
     command = [verb, "-c", "docs", "--index", "index", *VERBS[verb]]
     by_bm25, by_ql = "bm25 k1=0.9 b=0.4 of index", "ql mu=1000 of index"
-    usual = label(*command).facts["first stage"]
+    usual = label(*command).facts["candidates"]
     assert usual == (by_ql if verb == "transfer" else by_bm25)
-    assert label(*command, "--ranking", "ql").facts["first stage"] == by_ql
-    assert label(*command, "--ranking", "bm25").facts["first stage"] == by_bm25
+    assert label(*command, "--ranking", "ql").facts["candidates"] == by_ql
+    assert label(*command, "--ranking", "bm25").facts["candidates"] == by_bm25
     both = says(
         capsys, *command, "--candidates", "run.trec", "--ranking", "ql", "-o", "x.parquet", code=2
     )

@@ -158,8 +158,8 @@ def test_depth_and_passages(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_latency(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = facts(capsys, "-o", "out.trec", "--latency", "30s", "--threads", "1")
-    assert found["scored"]["documents per query"] == {"mean": 3, "least": 2, "most": 4}
-    assert found["scored"]["queries that took longer"] == 0
+    assert found["scored"]["documents_per_query"] == {"mean": 3, "least": 2, "most": 4}
+    assert found["scored"]["queries_over_time_limit"] == 0
     assert not Path("out.trec.scores").exists()
 
 
@@ -207,9 +207,9 @@ def test_what_lacks_is_named_or_skipped(folder: Path, capsys: pytest.CaptureFixt
     assert run([*RERANK, "--model", "model", "-o", "out.trec"]) == 1
     assert "query 'q7' of the run is not among the queries" in capsys.readouterr().err
     found = facts(capsys, "-o", "out.trec", "--on-error", "skip")
-    assert found["not re-ranked"] == {
-        "documents not in the collection": 1,
-        "queries without text": 1,
+    assert found["not_reranked"] == {
+        "documents_not_in_the_collection": 1,
+        "queries_without_text": 1,
     }
     assert read_run("out.trec")["q1"].ids[-1] == "gone"
 
@@ -222,7 +222,7 @@ def test_an_empty_query_of_a_file_is_left_as_it_is(
     assert "query 'q2' is empty" in capsys.readouterr().err
     arguments = ["-o", "out.trec", "--queries", "asked.tsv", "--on-error", "skip"]
     found = facts(capsys, *arguments)
-    assert found["not re-ranked"] == {"queries without text": 1}
+    assert found["not_reranked"] == {"queries_without_text": 1}
     assert dict(read_run("out.trec")["q2"]) == {"d4": 9, "d2": 8}
     assert run([*RERANK, "--model", "model", "--force", *arguments]) == 0
     assert "1 bad line skipped, first: asked.tsv:2: query 'q2' is empty" in capsys.readouterr().err
@@ -236,7 +236,7 @@ def test_an_empty_document_does_not_lose_the_rest(
     with Path("run.trec").open("a") as file:
         file.write("q1 Q0 d5 1 9 bm25\n")
     found = facts(capsys, "-o", "out.trec")
-    assert found["not re-ranked"] == {"documents without text": 1}
+    assert found["not_reranked"] == {"documents_without_text": 1}
     assert found["scored"]["pairs"]["scored"] == 6
     assert read_run("out.trec")["q1"].ids[-1] == "d5"
     assert run([*RERANK, "--model", "model", "-o", "out.parquet"]) == 0

@@ -133,7 +133,7 @@ def test_it_is_labelled_learnt_from_and_reranked(
     told_once(capsys)
     Path("run.trec").write_text("q00 Q0 empty1 1 9 a\nq00 Q0 d00 2 8 a\n")
     reranked = ["rerank", "run.trec", "-c", "docs", "--model", "model", "-o", "out.trec"]
-    assert facts(capsys, *reranked)["not re-ranked"] == {"documents without text": 1}
+    assert facts(capsys, *reranked)["not_reranked"] == {"documents_without_text": 1}
     assert read_run("out.trec")["q00"].ids == ["d00", "empty1"]
 
 

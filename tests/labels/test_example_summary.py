@@ -31,7 +31,7 @@ MADE = Examples.of_rows(
         ("q2", "d1", 0.0, "negative"),
     ],
     source="gold",
-    facts={"made by": "hand", "counts": {"queries": 2}},
+    facts={"labelled_by": "hand", "counts": {"queries": 2}},
 )
 DOCS = {f"d{n}": Document(f"d{n}", "x" * n, "Title") for n in range(1, 10)}
 QUERIES = Queries.of([Query("q1", "first"), Query("q2", "second")])
@@ -50,7 +50,7 @@ def test_counts() -> None:
     }  # fmt: skip
     # "Title " and 1, 2 and 9 characters
     assert facts["characters"]["positive"]["mean"] == 10
-    assert facts["how"]["made by"] == "hand"
+    assert facts["how"]["labelled_by"] == "hand"
     assert "values" not in facts
     scored = Examples.of_rows([("q1", "d1", 2.5, "pool")], source="teacher", kind="score")
     assert describe_examples(scored).facts["values"]["pool"]["mean"] == 2.5
@@ -121,7 +121,7 @@ def test_copies_of_a_positive_are_left_out() -> None:
     kept = drop_copies(MADE, docs)
     assert kept.docs.take(kept.doc) == ["d1", "d2", "d4", "d2", "d9", "d1"]
     assert kept.facts["counts"] == {
-        "queries": 2, "positive": 3, "negative": 2, "pool": 1, "left out: copies of a positive": 1,
+        "queries": 2, "positive": 3, "negative": 2, "pool": 1, "excluded_copies_of_a_positive": 1,
     }  # fmt: skip
     assert drop_copies(MADE, DOCS) is MADE
 

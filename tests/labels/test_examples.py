@@ -28,7 +28,7 @@ TWO = Examples.of_rows(
         ("q2", "d3", 0.0, "negative"),
     ],
     source="gold",
-    facts={"made by": "hand"},
+    facts={"labelled_by": "hand"},
 )
 Row = tuple[str, str, float, str]
 
@@ -80,7 +80,7 @@ def made(draw: st.DrawFn) -> Examples:
         titled=start % 3 == 0,
         source=(start % len(LABEL_SOURCES)).astype(np.int8),
         origins=origins,
-        facts={"made by": "chance", "counts": {"rows": count}, "ä": [1, None]},
+        facts={"labelled_by": "chance", "counts": {"rows": count}, "ä": [1, None]},
     )
 
 
@@ -250,7 +250,10 @@ def test_texts_of_queries_are_found_or_missed() -> None:
 
 
 def test_facts_of_all_parts_are_kept() -> None:
-    assert join_examples([TWO, TWO]).facts == {"0": {"made by": "hand"}, "1": {"made by": "hand"}}
+    assert join_examples([TWO, TWO]).facts == {
+        "0": {"labelled_by": "hand"},
+        "1": {"labelled_by": "hand"},
+    }
     assert join_examples([TWO]) is TWO
     with pytest.raises(InputError, match="no examples to join"):
         join_examples([])

@@ -48,19 +48,19 @@ def test_a_pool_is_the_list_without_what_is_relevant() -> None:
         "queries": 2,
         "positive": 3,
         "pool": 5,
-        "left out: queries without a judgement": 1,
-        "left out: queries without a positive": 1,
+        "excluded_queries_without_a_judgement": 1,
+        "excluded_queries_without_a_positive": 1,
     }
     assert made.value.tolist() == [1, 1, 0, 0, 0, 1, 0, 0]
     assert made.queries.texts == ("query 1", "query 2")
-    assert made.facts["made by"] == "gold"
+    assert made.facts["labelled_by"] == "gold"
 
 
 def test_what_lies_below_the_grade_is_neither() -> None:
     made = gold(QRELS, QUERIES, RUN, grade=2)
     assert rows(made, "q1") == {"positive": ["d3"], "pool": ["d1", "d4", "d5"]}
-    assert made.facts["counts"]["left out: documents judged above 0, below the grade"] == 1
-    assert made.facts["counts"]["left out: queries without a positive"] == 2
+    assert made.facts["counts"]["excluded_documents_below_grade"] == 1
+    assert made.facts["counts"]["excluded_queries_without_a_positive"] == 2
 
 
 def test_a_number_of_negatives_is_drawn() -> None:
@@ -86,7 +86,7 @@ def test_judged_negatives() -> None:
     made = gold(QRELS, QUERIES, negatives="judged")
     assert rows(made, "q1")["pool"] == ["d1", "d8"]
     assert rows(made, "q2") == {"positive": ["d1"]}
-    assert made.facts["counts"]["queries without a negative"] == 1
+    assert made.facts["counts"]["queries_without_a_negative"] == 1
 
 
 def test_random_negatives() -> None:

@@ -70,8 +70,8 @@ def test_pseudo_takes_strings(index: Index) -> None:
     made = label.pseudo(index, ["drum sieve"])
     assert labelled(made) == [query_id("drum sieve")]
     assert made.docs.take(made.doc[made.is_role("positive")]) == ["d1"]
-    assert made.facts["first stage"] == "bm25 k1=0.9 b=0.4 of index"
-    assert tamis.label.pseudo(index, [{"id": "q1", "text": "drum sieve"}]).facts["made by"] == (
+    assert made.facts["candidates"] == "bm25 k1=0.9 b=0.4 of index"
+    assert tamis.label.pseudo(index, [{"id": "q1", "text": "drum sieve"}]).facts["labelled_by"] == (
         "pseudo"
     )
     by_path = label.pseudo(index.path, ["drum sieve"])
@@ -166,7 +166,7 @@ def test_queries_made_from_documents(tmp_path: Path) -> None:
     ]
     records += [("other", "A number of things, none of which sorts anything at all. " * 5)]
     made = label.synthetic(Index.build(records, tmp_path / "index"), count=2, made_of="title")
-    assert made.facts["asked for"] == 2
+    assert made.facts["requested"] == 2
     assert made.origins
 
 

@@ -41,7 +41,7 @@ def test_the_first_is_positive_and_some_of_the_first_hundred_negative() -> None:
         "queries": 2,
         "positive": 2,
         "negative": 11,
-        "left out: queries with fewer than two results": 2,
+        "excluded_queries_with_fewer_than_two_results": 2,
     }
     assert made.is_role("negative").sum() == 11
 
@@ -73,7 +73,7 @@ def test_ranks() -> None:
         ("d000", "positive"), ("d001", "positive"), ("d010", "other"), ("d011", "other"),
         ("d012", "other"),
     ]  # fmt: skip
-    assert made.facts["counts"]["left out: queries without a negative"] == 1
+    assert made.facts["counts"]["excluded_queries_without_a_negative"] == 1
 
 
 def test_a_negative_lies_below_the_margin() -> None:

@@ -121,8 +121,8 @@ def test_nothing_is_made_of_too_little() -> None:
 def test_the_document_is_positive_and_never_negative(index: Index) -> None:
     made = synthetic(index, index.bm25(), count=100, passages="whole")
     queries, read = texts(made, index)
-    assert made.facts["counts"]["made of a title"] == 3  # no other has a word of "drum sieve"
-    assert made.facts["counts"]["made of a sentence"] == 2  # of 6 that something is found for
+    assert made.facts["counts"]["queries_from_titles"] == 3  # no other has a word of "drum sieve"
+    assert made.facts["counts"]["queries_from_sentences"] == 2  # of 6 that something is found for
     assert set(np.unique(made.source)) == {LABEL_SOURCES.index("synthetic")}
     for row, (query, text) in enumerate(zip(queries, read, strict=True)):
         origin = made.origins[int(made.query[row])]
@@ -174,7 +174,7 @@ def test_the_share_that_the_first_stage_answers_is_told(index: Index) -> None:
         for number, query in enumerate(made.queries.ids)
     ]
     share = round(sum(right) / len(right), 4)
-    assert made.facts["first stage has it at rank 1"] == {"all": share, "title": share}
+    assert made.facts["origin_at_rank_1"] == {"all": share, "title": share}
 
 
 def test_the_share_without_the_query_is_that_of_an_index_without_it(tmp_path: Path) -> None:
@@ -188,14 +188,14 @@ def test_the_share_without_the_query_is_that_of_an_index_without_it(tmp_path: Pa
     index = Index.build(shop, tmp_path / "index")
     made = synthetic(index, index.bm25(), count=50, made_of=["sentence"], seed=3)
     assert {query.text for query in made.queries} == {said}
-    assert made.facts["first stage has it at rank 1"]["sentence"] == 1
-    assert made.facts["and with the query taken out"] == {"all": 0, "sentence": 0}
+    assert made.facts["origin_at_rank_1"]["sentence"] == 1
+    assert made.facts["origin_at_rank_1_without_query"] == {"all": 0, "sentence": 0}
     found = dict(index.bm25()(made.queries).ranking(0))
     assert found["d3"] < index.score_text(said, rest) < found["d2"]
     assert made.docs.take(made.doc) == ["d1", "d3"]
     without = synthetic(index, Other(index), count=50, made_of=["sentence"], seed=3)
     assert set(without.docs.take(without.doc)) == {"d1", "d2", "d3"}
-    assert "and with the query taken out" not in without.facts
+    assert "origin_at_rank_1_without_query" not in without.facts
 
 
 def test_the_seed_chooses(index: Index) -> None:

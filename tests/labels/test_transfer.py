@@ -112,9 +112,9 @@ def test_every_passage_inherits_the_label_of_its_document() -> None:
         "documents": 5,
         "positive": 8,
         "negative": 11,
-        "queries without a relevant candidate": 1,
-        "relevant candidates": 3,
-        "relevant documents that are no candidates": 1,
+        "queries_without_a_relevant_candidate": 1,
+        "relevant_candidates": 3,
+        "relevant_documents_not_among_candidates": 1,
         "left out: negatives that are word for word a positive": 1,
     }
 
@@ -134,9 +134,9 @@ def test_only_passages_that_the_teacher_calls_relevant_are_positive() -> None:
     # only passages of relevant documents are scored
     assert Counter(query for query, _ in spy.seen) == {"words of query 1": 5, "words of query 2": 3}
     counts = made.facts["counts"]
-    assert counts["passages of relevant candidates"] == 8
-    assert counts["passages the teacher refused"] == 6
-    assert counts["relevant candidates without a positive passage"] == 2
+    assert counts["passages_of_relevant_candidates"] == 8
+    assert counts["passages_rejected_by_teacher"] == 6
+    assert counts["relevant_candidates_without_a_positive_passage"] == 2
     assert made.facts["threshold"] == {"from": "a probability", "threshold": 0.5}
 
 
@@ -144,7 +144,7 @@ def test_the_best_passage_can_be_kept() -> None:
     made = transferred(keep_best=True)
     assert rows(made, "q1", "positive") == ["Good one.", "Good three.", "Bad four."]
     assert rows(made, "q2", "positive") == ["Bad nine."]  # the first of equals
-    assert made.facts["keep best"] is True
+    assert made.facts["keep_best"] is True
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_the_draw_depends_on_the_seed_and_the_query_alone() -> None:
 def test_too_few_negatives_are_counted() -> None:
     made = transferred(depth=1)
     assert rows(made, "q1", "negative") == ["Bad two."]
-    assert made.facts["counts"]["negatives lacking"] == 1
+    assert made.facts["counts"]["missing_negatives"] == 1
 
 
 def test_a_document_judged_below_the_grade_is_neither() -> None:
     made = doc_labelled(RUN, QRELS, DOCUMENTS, test=TEST, grade=2, passages=SENTENCES)
     assert rows(made, "q1", "positive") == ["Bad four.", "Bad five."]
     assert "Good three." not in rows(made, "q1", "negative")
-    assert made.facts["counts"]["left out: candidates judged above 0, below the grade"] == 2
+    assert made.facts["counts"]["excluded_candidates_below_grade"] == 2
 
 
 @settings(max_examples=60, deadline=None)

@@ -59,15 +59,15 @@ def test_by_hand() -> None:
     expected = [(5 - 1) / 5 * 5, 5, 0, (3 - 1) / 5 * 5, 0, 0]
     assert made.value.tolist() == pytest.approx(expected)
     assert made.is_role("pool").all()
-    assert made.facts["made by"] == "weak"
+    assert made.facts["labelled_by"] == "weak"
     assert made.facts["scorer"] == "words"
     assert made.facts["counts"] == {
         "queries": 2,
         "documents": 5,
         "pool": 6,
-        "queries with all scores equal": 1,
+        "queries_with_all_scores_equal": 1,
         "left out: documents without text": 1,
-        "left out: queries without text": 1,
+        "excluded_queries_without_text": 1,
     }
 
 
@@ -113,7 +113,7 @@ def test_bm25_with_lucenes_own_defaults(tmp_path: Path) -> None:
     run = index.bm25(k1=1.2, b=0.75).search(QUERIES, 10)
     assert (LUCENE_BM25.k1, LUCENE_BM25.b) == (1.2, 0.75)
     made = weak(run, Lexical(index, LUCENE_BM25), index)
-    assert made.facts["counts"]["queries with all scores equal"] == 2  # one candidate each
+    assert made.facts["counts"]["queries_with_all_scores_equal"] == 2  # one candidate each
     both = Queries.of([Query("q", "five eleven one")])
     run = index.bm25(k1=1.2, b=0.75).search(both, 10)
     value = weak(run, Lexical(index, LUCENE_BM25), index).value
@@ -126,7 +126,7 @@ def test_what_cannot_be_labelled() -> None:
     with pytest.raises(InputError, match="'gone' of query 'q1' is not in the collection"):
         weak(stale, Words(), DOCUMENTS)
     made = weak(stale, Words(), DOCUMENTS, missing="skip")
-    assert made.facts["counts"]["left out: documents not in the collection"] == 1
+    assert made.facts["counts"]["excluded_documents_not_in_the_collection"] == 1
     with pytest.raises(InputError, match="have no texts"):
         weak(Run.from_dict({"q1": {"a": 1.0}}), Words(), DOCUMENTS)
     with pytest.raises(InputError, match="first 0"):

@@ -111,22 +111,22 @@ def test_cuts_are_counted() -> None:
 def test_what_changed() -> None:
     done = rerank(Words(), DOCUMENTS, depth=4).rerank(RUN)
     order = done.facts()["order"]
-    assert order["queries with another first document"] == 2
-    assert order["mean rank before of the first now"] == round((1 + 3 + 2) / 3, 1)
+    assert order["queries_with_another_first_document"] == 2
+    assert order["mean_previous_rank_of_first"] == round((1 + 3 + 2) / 3, 1)
     assert order["mean number new in the first 10"] == 0
     # q1 keeps the order of five of six pairs and c and d tie now: tau-b 5 / sqrt(6 · 5); q2 and
     # q3 turn the only pair that was scored
     tau = (5 / np.sqrt(30) - 1 - 1) / 3
-    assert order["Kendall's tau of the re-ranked"] == pytest.approx(tau, abs=1e-3)
+    assert order["kendall_tau"] == pytest.approx(tau, abs=1e-3)
     many = {f"d{n:02}": 30.0 - n for n in range(30)}
     documents = [Document(doc, "word " * (n + 1)) for n, doc in enumerate(many)]
     run = Run.from_dict({"q": many}).with_queries(Queries.of([Query("q", "x")]))
     turned = rerank(Words(), documents).rerank(run).facts()["order"]
     assert turned == {
-        "queries with another first document": 1,
-        "mean rank before of the first now": 30,
+        "queries_with_another_first_document": 1,
+        "mean_previous_rank_of_first": 30,
         "mean number new in the first 10": 10,
-        "Kendall's tau of the re-ranked": -1,
+        "kendall_tau": -1,
     }
 
 
@@ -195,9 +195,9 @@ def test_a_missing_document_is_named_or_skipped() -> None:
     done = rerank(Words(), some, missing="skip", depth=3).rerank(RUN)
     assert done.run["q1"].ids == ["b", "c", "a", "d", "e", "f"]
     assert done.run["q3"].ids == ["d", "a"]
-    assert done.facts()["not re-ranked"] == {
-        "documents without text": 1,
-        "documents not in the collection": 2,
+    assert done.facts()["not_reranked"] == {
+        "documents_without_text": 1,
+        "documents_not_in_the_collection": 2,
     }
     scorer = Words()
     with pytest.raises(InputError):
@@ -210,7 +210,7 @@ def test_a_query_without_text_keeps_its_order_and_scores() -> None:
     done = rerank(Words(), DOCUMENTS).rerank(RUN.with_queries(queries))
     assert list(done.run["q1"]) == list(RUN["q1"])
     assert done.run["q1"].extra["passage"].tolist() == [-1] * 6
-    assert done.facts()["not re-ranked"]["queries without text"] == 1
+    assert done.facts()["not_reranked"]["queries_without_text"] == 1
     with pytest.raises(InputError, match="have no texts"):
         rerank(Words(), DOCUMENTS)(Run.from_dict({"q": {"a": 1.0}}))
 
@@ -239,9 +239,9 @@ def test_a_score_that_is_no_number_loses_nothing_else(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"documents": DOCUMENTS, "passages": "sentences:1:1"}
     done = rerank(Broken(), **settings, missing="skip").rerank(RUN)
     # b stands in q1 and q2; f has no text
-    assert done.facts()["not re-ranked"] == {
-        "documents without text": 2,
-        "documents whose score is no number": 2,
+    assert done.facts()["not_reranked"] == {
+        "documents_without_text": 2,
+        "documents_with_invalid_score": 2,
     }
     for query in RUN:
         kept = [pair for pair in whole[query] if pair[0] not in "bf"]
@@ -275,7 +275,7 @@ def test_odd_texts_are_scored() -> None:
     assert len(done.run["q"]) == 5
     assert done.run["q"].ids[-1] == "blank"
     # windows of 150 words at 75: first, last and 28 between are kept; the rest is counted
-    assert done.facts()["scored"]["words in no passage"] > 900_000
+    assert done.facts()["scored"]["words_in_no_passage"] > 900_000
     assert done.run["q"].extra["passage"][-1] == -1
 
 
@@ -405,8 +405,8 @@ def test_a_latency_bounds_the_depth() -> None:
     expected = [*reversed(range(reached)), *range(reached, 100)]
     assert done.run["q3"].ids == [f"d{n:03}" for n in expected]
     facts = done.facts()["scored"]
-    assert facts["documents per query"]["most"] == depths.max()
-    assert facts["milliseconds per query"]["most"] < 1000
+    assert facts["documents_per_query"]["most"] == depths.max()
+    assert facts["milliseconds_per_query"]["most"] < 1000
     assert rerank(Slow(pause=0), documents, latency=5.0).rerank(run).depths().tolist() == [100] * 3
 
 
@@ -414,8 +414,8 @@ def test_a_latency_that_suffices_for_nothing_still_scores_one() -> None:
     done = rerank(Slow(pause=0.02), DOCUMENTS, latency=0.001).rerank(
         RUN.select(Ids.of(["q1", "q3"]))
     )
-    assert done.facts()["scored"]["documents per query"]["most"] == 1
-    assert done.facts()["scored"]["queries that took longer"] == 2
+    assert done.facts()["scored"]["documents_per_query"]["most"] == 1
+    assert done.facts()["scored"]["queries_over_time_limit"] == 2
 
 
 def test_tokens_are_the_scorers_own() -> None:

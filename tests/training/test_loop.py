@@ -111,9 +111,9 @@ def test_it_learns_and_writes_a_model(job: Job) -> None:
     assert note["labels"]["gold"]["positive"] == int(LEARN.is_role("positive").sum())
     assert note["recipe"]["learning_rate"] == 5e-3
     assert note["chain"][0]["recipe"] == "tiny"
-    assert note["validation"]["after steps"]["0"] == round(checks[0].value, 4)
-    assert note["learnt"]["kept after"] == done.selected_step
-    assert note["learnt"]["steps"] == done.history.step == 48
+    assert note["validation"]["by_step"]["0"] == round(checks[0].value, 4)
+    assert note["training"]["selected_step"] == done.selected_step
+    assert note["training"]["steps"] == done.history.step == 48
     told = dict(describe_model(open_model(job.out)))
     assert told["trained"] == "tiny, tiny"
     assert told["recipe"].startswith(
@@ -215,7 +215,7 @@ def test_an_unfinished_training_is_not_overwritten_nor_changed(job: Job) -> None
     with pytest.raises(InputError, match=r"begun with another learning_rate: 0\.005, not 0\.001"):
         train(other, resume=True)
     done = train(replace(job, recipe=replace(PAIRS, epochs=1)), force=True)
-    assert done.history.step == done.facts["learnt"]["steps"]
+    assert done.history.step == done.facts["training"]["steps"]
     with pytest.raises(OutputError, match="exists already"):
         train(job)
 
@@ -385,7 +385,7 @@ def test_killed_when_all_but_the_cleaning_up_was_done(job: Job) -> None:
     before = weights(job.out)
     done = train(short, resume=True)
     assert weights(done.folder) == before
-    assert done.history.step == done.facts["learnt"]["steps"] > 0
+    assert done.history.step == done.facts["training"]["steps"] > 0
     assert not checkpoints.work_folder(job.out).exists()
 
 
@@ -430,7 +430,7 @@ def test_held_out_pseudo_labels_are_measured_and_do_not_select(
     pseudo = replace(job, recipe=recipe, validation=Validation.of(replace(HELD, source=labels)))
     done = train(pseudo)
     assert len(done.history.checks) > 3
-    assert done.selected_step == done.history.step == done.facts["learnt"]["steps planned"]
+    assert done.selected_step == done.history.step == done.facts["training"]["planned_steps"]
     assert done.facts["validation"]["selects"] is False
 
 
@@ -463,7 +463,7 @@ class FakeLearner:
     """Steps and validations for the arithmetic of time."""
 
     def __init__(self, steps: int) -> None:
-        self.steps, self.counts = steps, {"steps": 100, "units": 400}
+        self.steps, self.counts = steps, {"steps": 100, "instances": 400}
 
     @property
     def every(self) -> int:

@@ -79,7 +79,7 @@ def test_what_always_holds(
     drawn = [row for unit in units for row in unit]
     assert len(drawn) == len(set(drawn))
     assert len(found) == steps_in_epoch(made, mine) == counts(made, mine)["steps"]
-    assert len(units) == counts(made, mine)["units"]
+    assert len(units) == counts(made, mine)["instances"]
     assert all(len(batch) == 4 for batch in found[:-1])
     good = {text(made, row) for row in np.flatnonzero(positive).tolist()}
     assert not any(text(made, row) in good for row in drawn if not positive[row])
@@ -213,12 +213,12 @@ def test_groups_that_give_nothing_are_skipped_and_counted() -> None:
     for sampler in ("pairs", "lists"):
         found = counts(examples(rows), recipe(sampler))
         assert found == {
-            "units": 1, "steps": 1, "queries": 1, "groups": 4, "groups skipped": 3,
-            "groups without a positive": 1, "groups without a negative": 2,
-            "negatives that are also positives": 1,
+            "instances": 1, "steps": 1, "queries": 1, "groups": 4, "groups_skipped": 3,
+            "groups_without_a_positive": 1, "groups_without_a_negative": 2,
+            "negatives_that_are_also_positives": 1,
         }  # fmt: skip
     scored = counts(examples(rows, "score"), recipe("lists", loss="margin-distillation"))
-    assert (scored["units"], scored["groups skipped"]) == (2, 2)
+    assert (scored["instances"], scored["groups_skipped"]) == (2, 2)
 
 
 def test_another_passage_of_the_same_document_may_be_a_negative() -> None:

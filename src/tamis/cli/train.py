@@ -175,7 +175,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _facts(trained: Trained) -> Mapping[str, Any]:
-    data, losses = trained.facts["learnt"], trained.history.losses
+    data, losses = trained.facts["training"], trained.history.losses
     facts: dict[str, Any] = {
         "model": str(trained.folder),
         "recipe": trained.facts["recipe"]["name"],

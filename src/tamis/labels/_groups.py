@@ -96,7 +96,7 @@ def update_counts(examples: Examples, **more: int) -> Examples:
     counts |= {str(role): int(examples.is_role(role).sum()) for role in ROLES}
     alone = examples.groups - len(np.unique(examples.group[not_positive]))
     earlier = {name: n for name, n in facts.get("counts", {}).items() if name not in counts}
-    counts |= {**earlier, **more, "queries without a negative": alone}
+    counts |= {**earlier, **more, "queries_without_a_negative": alone}
     facts["counts"] = {name: count for name, count in counts.items() if count}
     return replace(examples, facts=facts)
 

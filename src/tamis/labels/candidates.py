@@ -222,8 +222,8 @@ def _usable(
     absent = rows[~in_collection[run.doc[rows]]]
     if len(absent) and missing == "raise":
         raise _missing_document_error(run, absent)
-    counts["left out: queries without text"] = empty
-    counts["left out: documents not in the collection"] = len(absent)
+    counts["excluded_queries_without_text"] = empty
+    counts["excluded_documents_not_in_the_collection"] = len(absent)
     return rows[in_collection[run.doc[rows]]]
 
 

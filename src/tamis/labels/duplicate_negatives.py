@@ -31,7 +31,7 @@ def drop_copies(examples: Examples, documents: Documents) -> Examples:
     same = is_copy(examples, digest)
     if not same.any():
         return examples
-    left_out = {"left out: copies of a positive": int(same.sum())}
+    left_out = {"excluded_copies_of_a_positive": int(same.sum())}
     return update_counts(examples.select(~same), **left_out)
 
 

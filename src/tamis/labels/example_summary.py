@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.collection.describe import ByName, Facts, distribution
+from tamis.collection.describe import Facts, distribution
 from tamis.collection.loss_notes import counted
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import LABEL_SOURCES, LABEL_TYPES, ROLES, Examples, Role, readable_facts
@@ -61,7 +61,7 @@ def describe_examples(
     if run is not None:
         facts["likely_false_negatives"], warnings = _likely_false_negatives(examples, run, qrels)
     if examples.facts:
-        facts["how"] = ByName(readable_facts(examples.facts))
+        facts["how"] = readable_facts(examples.facts)
     return Facts(facts, warnings)
 
 

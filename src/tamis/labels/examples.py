@@ -259,13 +259,13 @@ def _texts(example_sets: Sequence[Examples], queries: Ids) -> tuple[str, ...] | 
 def readable_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """How examples were made, for people: of test queries their number, not their hashes.
 
-    >>> readable_facts({"seed": 0, "first stage": None, "test_query_hashes": ["9bd56bed6ab13f92"]})
-    {'seed': 0, 'distinct test queries held out': 1}
+    >>> readable_facts({"seed": 0, "candidates": None, "test_query_hashes": ["9bd56bed6ab13f92"]})
+    {'seed': 0, 'test_queries_held_out': 1}
     """
     readable: dict[str, Any] = {}
     for name, value in facts.items():
         if name == TEST_HASHES:
-            readable["distinct test queries held out"] = len(value)
+            readable["test_queries_held_out"] = len(value)
         elif value is not None:
             readable[name] = readable_facts(value) if isinstance(value, Mapping) else value
     return readable

@@ -155,14 +155,14 @@ class _Labelling:
         """The rows of a query; None if it has no positive."""
         judged, grades = self.judged.of(query), self.grade[self.judged.rows(query)]
         if not len(judged):
-            self.counts["left out: queries without a judgement"] += 1
+            self.counts["excluded_queries_without_a_judgement"] += 1
             return None
         positives = self._present(query, judged[grades >= self.rule.grade], "judged relevant")
         if not len(positives):
-            self.counts["left out: queries without a positive"] += 1
+            self.counts["excluded_queries_without_a_positive"] += 1
             return None
         below_grade = (grades > 0) & (grades < self.rule.grade)
-        self.counts["left out: documents judged above 0, below the grade"] += int(below_grade.sum())
+        self.counts["excluded_documents_below_grade"] += int(below_grade.sum())
         negatives = self._negatives(query, judged[grades > 0], judged[grades <= 0])
         return group_of(query, positives, negatives, self.rule.role)
 
@@ -207,10 +207,10 @@ class _Labelling:
         """How the rows are made."""
         rule = self.rule
         return {
-            "made by": "gold",
+            "labelled_by": "gold",
             "grade": rule.grade,
-            "negatives from": rule.negatives,
-            "negatives per query": rule.count,
+            "negatives_from": rule.negatives,
+            "negatives_per_query": rule.count,
             "depth": rule.depth,
             "seed": rule.seed,
         }

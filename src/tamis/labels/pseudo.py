@@ -46,12 +46,12 @@ def pseudo(
             progress.advance()
             ranking = run.ranking(query)
             if len(ranking) < 2:
-                counts["left out: queries with fewer than two results"] += 1
+                counts["excluded_queries_with_fewer_than_two_results"] += 1
                 continue
             eligible = _far_enough(ranking, first, depth, margin, name)
             negatives = draw(eligible, negatives_per_query, generator(seed, name))
             if not len(negatives):
-                counts["left out: queries without a negative"] += 1
+                counts["excluded_queries_without_a_negative"] += 1
                 continue
             role: Role = "pool" if negatives_per_query is None else "negative"
             groups.append(group_of(query, ranking.doc[:positives], negatives, role))
@@ -61,10 +61,10 @@ def pseudo(
             hint="search deeper, or allow ranks and scores closer to the first",
         )
     facts = {
-        "made by": "pseudo",
+        "labelled_by": "pseudo",
         "positives": positives,
-        "negatives per query": negatives_per_query,
-        "negatives from rank": first,
+        "negatives_per_query": negatives_per_query,
+        "negatives_from_rank": first,
         "depth": depth,
         "margin": margin,
         "seed": seed,
@@ -73,7 +73,7 @@ def pseudo(
 
 
 def _check(count: int | None, positives: int, first: int, depth: int, margin: float | None) -> None:
-    for name, value in {"positives": positives, "negatives per query": count}.items():
+    for name, value in {"positives": positives, "negatives_per_query": count}.items():
         if value is not None and value < 1:
             raise InputError(f"{name}: {value} is too low", hint="use 1 or more")
     if first <= positives:

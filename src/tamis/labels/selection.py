@@ -218,8 +218,8 @@ def with_facts(
     more = {
         "collection": Path(inputs.name).name,
         "split": inputs.split,
-        "sample of queries": sample,
-        "first stage": found_by,
+        "sampled_queries": sample,
+        "candidates": found_by,
         TEST_HASHES: sorted(inputs.held_out.hashes),
     }
     facts: dict[str, Any] = {

@@ -74,7 +74,7 @@ def synthetic(
         queries = Queries.of(Query(query.id, query.text) for query in queries_made)
         run = source.search(queries, depth)
         by_id = {query.id: query for query in queries_made}
-        facts: dict[str, Any] = {"depth": depth, "seed": seed, "asked for": count}
+        facts: dict[str, Any] = {"depth": depth, "seed": seed, "requested": count}
         score_limit: ScoreLimit | None = None
         if isinstance(source, IndexSource):
             lexical = Lexical(source.index, source.ranking)
@@ -84,7 +84,7 @@ def synthetic(
         if score_limit is None:
             return examples
         share = rank_one_without(run, by_id, score_limit.own)
-        return replace(examples, facts={**examples.facts, "and with the query taken out": share})
+        return replace(examples, facts={**examples.facts, "origin_at_rank_1_without_query": share})
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ class _NegativeSampler:
                 progress.advance()
                 group = self._group(number, queries_by_id[name], docs)
                 if group is None:
-                    counts["left out: queries without a negative"] += 1
+                    counts["excluded_queries_without_a_negative"] += 1
                     continue
-                counts[f"made of a {queries_by_id[name].form}"] += 1
+                counts[f"queries_from_{queries_by_id[name].form}s"] += 1
                 groups.append(group)
         if not groups:
             raise InputError(
@@ -135,11 +135,11 @@ class _NegativeSampler:
                 hint="are there other documents in the index, and enough that are about the same?",
             )
         how = {
-            "made by": "synthetic",
+            "labelled_by": "synthetic",
             "passages": str(self.spec),
-            "negatives per query": self.count,
+            "negatives_per_query": self.count,
             **facts,
-            "first stage has it at rank 1": rank_one(self.run, queries_by_id),
+            "origin_at_rank_1": rank_one(self.run, queries_by_id),
         }
         origins = {n: queries_by_id[name].origin for n, name in enumerate(self.run.queries.ids)}
         return as_examples(self.run.queries, docs, groups, "synthetic", how, counts, origins)

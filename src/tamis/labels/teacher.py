@@ -55,7 +55,7 @@ def teacher(
             source="teacher",
             kind="score",
             facts={
-                "made by": "teacher",
+                "labelled_by": "teacher",
                 "teacher": model or type(scorer).__name__,
                 "scale": scorer.scale,
                 "depth": depth,

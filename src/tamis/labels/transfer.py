@@ -72,7 +72,12 @@ def doc_labelled(
         positive = np.isin(texts.row, judged.relevant)
         clash = ~positive & _also_positive(candidates, texts, texts.select(positive))
         counts = {**judged.counts(), CLASH_COUNT: int(clash.sum())}
-        facts = {"made by": "transfer", "method": "doc-labelled", "grade": grade, "depth": depth}
+        facts = {
+            "labelled_by": "transfer",
+            "method": "doc-labelled",
+            "grade": grade,
+            "depth": depth,
+        }
         return _examples(candidates, texts.select(~clash), positive[~clash], facts, counts)
 
 
@@ -125,11 +130,11 @@ def qa_docrank(
         )
         counts = {
             **judged.counts(), CLASH_COUNT: int(clash.sum()), **_refusals(positives, refused),
-            "negatives lacking": max(0, len(positives) - len(negatives)),
+            "missing_negatives": max(0, len(positives) - len(negatives)),
         }  # fmt: skip
         facts = {
-            "made by": "transfer", "method": "qa-docrank", "teacher": model or _name(teacher),
-            "threshold": threshold_facts, "keep best": keep_best, "negatives from": negatives_from,
+            "labelled_by": "transfer", "method": "qa-docrank", "teacher": model or _name(teacher),
+            "threshold": threshold_facts, "keep_best": keep_best, "negatives_from": negatives_from,
             "grade": grade, "depth": depth,
         }  # fmt: skip
         both, order = join_texts(positives, negatives)
@@ -172,10 +177,10 @@ class JudgedCandidates:
             for rows in (self.candidates.rows, self.relevant)
         )
         return {
-            "queries without a relevant candidate": queries - queries_with_relevant,
-            "relevant candidates": len(self.relevant),
-            "relevant documents that are no candidates": self.absent,
-            "left out: candidates judged above 0, below the grade": self.between,
+            "queries_without_a_relevant_candidate": queries - queries_with_relevant,
+            "relevant_candidates": len(self.relevant),
+            "relevant_documents_not_among_candidates": self.absent,
+            "excluded_candidates_below_grade": self.between,
         }
 
 
@@ -296,9 +301,9 @@ def _draw_negatives(
 def _refusals(positives: Texts, refused: Texts) -> dict[str, int]:
     without_positive = np.setdiff1d(refused.row, positives.row)
     return {
-        "passages of relevant candidates": len(positives) + len(refused),
-        "passages the teacher refused": len(refused),
-        "relevant candidates without a positive passage": len(without_positive),
+        "passages_of_relevant_candidates": len(positives) + len(refused),
+        "passages_rejected_by_teacher": len(refused),
+        "relevant_candidates_without_a_positive_passage": len(without_positive),
     }
 
 

@@ -65,8 +65,8 @@ def weak(
             same_role(len(texts), "pool"),
             source="weak",
             kind="scaled",
-            facts={"made by": "weak", "scorer": model or type(scorer).__name__, "depth": depth},
-            counts={"queries with all scores equal": equal},
+            facts={"labelled_by": "weak", "scorer": model or type(scorer).__name__, "depth": depth},
+            counts={"queries_with_all_scores_equal": equal},
         )
 
 

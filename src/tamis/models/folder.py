@@ -146,7 +146,7 @@ TRAINING_FACTS = (
     "examples",
     "recipe",
     "seed",
-    "learnt",
+    "training",
     "versions",
     "validation",
 )
@@ -171,15 +171,15 @@ def training_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("trained_from", ", ".join(counts)))
     if recipe := facts.get("recipe"):
         rows.append(("recipe", _recipe_in_words(recipe)))
-    if training := facts.get("learnt"):
+    if training := facts.get("training"):
         words = (
-            f"{training['steps']:,}, kept after {training['kept after']:,}; "
+            f"{training['steps']:,}, kept after {training['selected_step']:,}; "
             f"{training['texts']:,} texts, {training['truncated_tokens']:,} truncated, "
             f"{training['minutes']:g} minutes"
         )
         rows.append(("steps", words))
     if validation := facts.get("validation"):
-        values = validation["after steps"]
+        values = validation["by_step"]
         words = ", ".join(f"{value:.4f} after {step}" for step, value in values.items())
         rows.append(("validation", f"{validation['measure']} {words}"))
     if versions := facts.get("versions"):

@@ -57,13 +57,13 @@ class ScoreBuffer:
     def not_scored(self) -> dict[str, dict[str, int]]:
         """What kept its order because it could not be scored; nothing where nothing did."""
         counts = {
-            "documents without text": int((self.passages == 0).sum()),
-            "documents not in the collection": self.absent,
-            "documents whose score is no number": self.refused,
-            "queries without text": self.empty_queries,
+            "documents_without_text": int((self.passages == 0).sum()),
+            "documents_not_in_the_collection": self.absent,
+            "documents_with_invalid_score": self.refused,
+            "queries_without_text": self.empty_queries,
         }
         reasons = {name: count for name, count in counts.items() if count}
-        return {"not re-ranked": reasons} if reasons else {}
+        return {"not_reranked": reasons} if reasons else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class Reranked:
         buffer, has_documents = self.scores, self.before.sizes() > 0
         facts: dict[str, Any] = {
             "queries": len(self.run),
-            "documents per query": _spread(self.depths()[has_documents]),
+            "documents_per_query": _spread(self.depths()[has_documents]),
             "pairs": {"scored": buffer.computed, "spared": buffer.pairs - buffer.computed},
             "truncated": {
                 "tokens": int(buffer.truncated_tokens.sum()),
@@ -111,11 +111,11 @@ class Reranked:
             },
         }
         if buffer.left_out.any():
-            facts["words in no passage"] = int(buffer.left_out.sum())
+            facts["words_in_no_passage"] = int(buffer.left_out.sum())
         if self.seconds is not None:
             seconds = self.seconds[has_documents]
-            facts["milliseconds per query"] = _spread(seconds * 1000)
-            facts["queries that took longer"] = int((seconds > self.spec["latency"]).sum())
+            facts["milliseconds_per_query"] = _spread(seconds * 1000)
+            facts["queries_over_time_limit"] = int((seconds > self.spec["latency"]).sum())
         return facts
 
     def changes(self) -> dict[str, float]:
@@ -131,14 +131,14 @@ class Reranked:
         was[row] = scored
         tau = agree(_select_rows(before, was), _select_rows(after, scored)).means()["tau"]
         facts = {
-            "queries with another first document": int((old[first] != 1).sum()),
-            "mean rank before of the first now": _short(float(old[first].mean())),
+            "queries_with_another_first_document": int((old[first] != 1).sum()),
+            "mean_previous_rank_of_first": _short(float(old[first].mean())),
             f"mean number new in the first {FIRST_PAGE}": _short(
                 float((old[top] > FIRST_PAGE).sum()) / num_queries
             ),
         }
         if tau == tau:
-            facts["Kendall's tau of the re-ranked"] = round(tau, 3)
+            facts["kendall_tau"] = round(tau, 3)
         return facts
 
 

@@ -122,8 +122,8 @@ class Tuning:
             "measure": str(self.measure),
             "queries": self.values.shape[1],
             "mean": self.mean(self.best),
-            "default mean": self.mean(self.default),
-            "held-out gain": self.gain,
+            "default_mean": self.mean(self.default),
+            "held_out_gain": self.gain,
             "p": self.p_value,
         }
 

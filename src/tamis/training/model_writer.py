@@ -30,7 +30,7 @@ from tamis.training.trainer import Job, Trainer
 HISTORY_FILE, PLOT_FILE = "training.json", "training.svg"
 PLAN_KEY = "plan"
 """The manifest's key for the digest of a training plan."""
-PLANNED_STEPS_KEY = "steps planned"
+PLANNED_STEPS_KEY = "planned_steps"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def find_finished(job: Job, work: Path) -> Trained | None:
     """
     has_model = folder_exists(job.out) and (job.out / HISTORY_FILE).is_file()
     manifest = find_model_manifest(job.out) if has_model else None
-    training_facts = manifest.facts.get("learnt", {}) if manifest else {}
+    training_facts = manifest.facts.get("training", {}) if manifest else {}
     steps = checkpoints.read_plan(work).get("steps") or training_facts.get(PLANNED_STEPS_KEY)
     if manifest is None or steps is None:
         return None
@@ -89,7 +89,7 @@ def find_finished(job: Job, work: Path) -> Trained | None:
         checkpoints.remove(work)
     trainer.accelerator.wait_for_everyone()
     history = checkpoints.history_in(job.out / HISTORY_FILE)
-    return Trained(job.out, history, int(training_facts["kept after"]), manifest.facts)
+    return Trained(job.out, history, int(training_facts["selected_step"]), manifest.facts)
 
 
 def _scale(trainer: Trainer, default: Any) -> Any:
@@ -112,11 +112,11 @@ def _facts(trainer: Trainer, history: History, selected_step: int) -> dict[str, 
         "recipe": job.recipe.record(),
         PLAN_KEY: checkpoints.digest_of(trainer.plan()),
         "seed": job.recipe.seed,
-        "learnt": {
+        "training": {
             **trainer.counts,
             "steps": history.step,
             PLANNED_STEPS_KEY: trainer.steps,
-            "kept after": selected_step,
+            "selected_step": selected_step,
             "texts": history.texts,
             "truncated_tokens": history.truncated_tokens,
             "minutes": round((history.seconds + history.checked) / 60, 2),
@@ -126,7 +126,7 @@ def _facts(trainer: Trainer, history: History, selected_step: int) -> dict[str, 
     }
     if job.validation:
         values = {str(check.step): round(check.value, 4) for check in history.checks}
-        facts["validation"] = {"measure": job.validation.measure, "after steps": values,
+        facts["validation"] = {"measure": job.validation.measure, "by_step": values,
                                "selects": job.selects and job.recipe.keep == "best"}  # fmt: skip
     return facts
 

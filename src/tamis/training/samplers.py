@@ -97,9 +97,9 @@ def counts(examples: Examples, recipe: Recipe) -> dict[str, int]:
     >>> rows = [("q1", "d1", 1.0, "positive"), ("q1", "d2", 0.0, "pool"), ("q2", "d1", 0.0, "pool")]
     >>> mine = Recipe("mine", epochs=1, loss="margin", sampler="pairs")
     >>> counts(Examples.of_rows(rows, source="gold"), mine)  # doctest: +NORMALIZE_WHITESPACE
-    {'units': 1, 'steps': 1, 'queries': 1, 'groups': 2, 'groups skipped': 1,
-     'groups without a positive': 1, 'groups without a negative': 0,
-     'negatives that are also positives': 0}
+    {'instances': 1, 'steps': 1, 'queries': 1, 'groups': 2, 'groups_skipped': 1,
+     'groups_without_a_positive': 1, 'groups_without_a_negative': 0,
+     'negatives_that_are_also_positives': 0}
     """
     drawable = _DrawableRows.of(examples, recipe)
     grouped = recipe.sampler in ("pairs", "lists")
@@ -108,14 +108,14 @@ def counts(examples: Examples, recipe: Recipe) -> dict[str, int]:
     )
     num_instances = _num_instances(drawable, recipe)
     return {
-        "units": num_instances,
+        "instances": num_instances,
         "steps": -(-num_instances // recipe.effective_batch_size),
         "queries": len(np.unique(examples.query[examples.offsets[:-1]][used])),
         "groups": examples.groups,
-        "groups skipped": int((~used).sum()),
-        "groups without a positive": int((drawable.positives == 0).sum()),
-        "groups without a negative": int((drawable.negatives == 0).sum()),
-        "negatives that are also positives": drawable.contradicted,
+        "groups_skipped": int((~used).sum()),
+        "groups_without_a_positive": int((drawable.positives == 0).sum()),
+        "groups_without_a_negative": int((drawable.negatives == 0).sum()),
+        "negatives_that_are_also_positives": drawable.contradicted,
     }
 
 

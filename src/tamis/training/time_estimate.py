@@ -70,7 +70,7 @@ class TimeEstimate:
         texts = sum(map(len, trainer.batch(0))) / self.step
         epochs = trainer.steps / trainer.counts["steps"]
         text = (
-            f"{trainer.steps:,} steps ({trainer.counts['units']:,} instances, {epochs:.3g} "
+            f"{trainer.steps:,} steps ({trainer.counts['instances']:,} instances, {epochs:.3g} "
             f"{'epoch' if epochs == 1 else 'epochs'}), about {texts:.0f} texts per second: "
             f"{duration(remaining)}"
         )

@@ -146,7 +146,7 @@ class Trainer:
             "validation": validation,
             "base": sha256(find_base(job.base)),
             "documents": sha256(documents_of(find_base(job.base))),
-            "random weights": job.random_weights,
+            "random_weights": job.random_weights,
             "threads": self.threads,
             "processes": int(self.accelerator.num_processes),
         }
