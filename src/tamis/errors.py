@@ -111,6 +111,6 @@ def require(module: str) -> ModuleType:
             raise
         extra = EXTRA_OF[package]
         raise MissingExtraError(
-            f"this needs the package {package}, which is not installed",
+            f"{package} is not installed",
             hint=f"pip install 'tamis[{extra}]'",
         ) from error

@@ -79,8 +79,8 @@ def test_collections(tmp_path: Path, source: str, to: str | None) -> None:
     if source not in (*FOLDERS, "reranking"):
         return
     if to in TABLES:
-        assert "left out, for the file holds documents alone: 2 queries" in notes
-        assert "left out, for the file holds documents alone: 3 judgements" in notes
+        assert "dropped, because the file holds documents only: 2 queries" in notes
+        assert "dropped, because the file holds documents only: 3 judgements" in notes
     else:
         made = open_collection(target)
         assert made.queries == QUERIES
@@ -127,7 +127,7 @@ def test_what_a_run_leaves_out_is_told(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     write_run(RUN.with_extra(passage=[1, 2, 3]), path)
     notes = convert_any(Request(path, tmp_path / "run.trec"))
-    assert notes == ["left out, for TREC runs have no place for it: passage"]
+    assert notes == ["dropped (only .parquet can hold it): passage"]
 
 
 @pytest.mark.parametrize("source", ["trec", "beir", "parquet"])

@@ -30,7 +30,7 @@ SMALL = Collection("small", "made", DOCS, lambda: QUERIES, lambda: QRELS)
 
 def test_notes_of_msmarco(tmp_path: Path) -> None:
     assert write_collection(SMALL, tmp_path / "m", "msmarco") == [
-        "titles were put before the text of 1 document: MS MARCO files have no place for them",
+        "titles were put before the text of 1 document: MS MARCO files have no column for them",
         "the fields of 1 document were left out: there is no column for them",
         "tabs or line breaks in 1 text were replaced by spaces: a line here is one record",
         "the fields of 1 query were left out: there is no column for them",
@@ -83,8 +83,8 @@ def test_files_that_a_beir_folder_would_pass_over(tmp_path: Path) -> None:
 
 def test_notes_of_files_of_documents(tmp_path: Path) -> None:
     assert write_collection(SMALL, tmp_path / "d.jsonl.gz", "jsonl") == [
-        "left out, for the file holds documents alone: 2 queries",
-        "left out, for the file holds documents alone: 2 judgements",
+        "dropped, because the file holds documents only: 2 queries",
+        "dropped, because the file holds documents only: 2 judgements",
     ]
     assert [*open_collection(tmp_path / "d.jsonl.gz").documents] == DOCS
 
@@ -94,7 +94,7 @@ def test_notes_of_trec_files(tmp_path: Path) -> None:
         "the field 'Größe' of 1 document was left out: it cannot be a tag"
     ]
     notes = write_queries(QUERIES, tmp_path / "log", "querylog")
-    assert notes[0] == "the ids of 2 queries were left out: a log has no place for them"
+    assert notes[0] == "the ids of 2 queries were dropped: a query log cannot hold them"
 
 
 def test_ids_a_format_cannot_hold(tmp_path: Path) -> None:

@@ -159,9 +159,9 @@ def test_notes_say_what_trec_cannot_hold(tmp_path: Path) -> None:
     run = Run(queries, Ids.of(["a"]), np.array([0, 1, 1]), np.array([0]), np.array([1.0]))
     notes = write_run(run.with_extra(passage=[3], truncated_tokens=[0]), tmp_path / "run")
     assert notes == [
-        "left out, for TREC runs have no place for it: passage, truncated_tokens",
-        "left out, for TREC runs have no place for them: the queries' texts",
-        "left out, for TREC runs have no place for them: 1 query without results",
+        "dropped (only .parquet can hold it): passage, truncated_tokens",
+        "dropped (only .parquet can hold it): the queries' texts",
+        "dropped (only .parquet can hold it): 1 query without results",
     ]
     assert read_run(tmp_path / "run").to_dict() == {"q1": {"a": 1.0}}
 

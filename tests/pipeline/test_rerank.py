@@ -371,7 +371,7 @@ def test_a_pair_is_scored_once_in_a_chunk() -> None:
     done = rerank(scorer, same, passages="sentences:1:1", aggregate="sum").rerank(run)
     assert [len(seen) for seen in scorer.seen] == [3]
     assert dict(done.run["q1"]) == {"a": 3, "b": 1, "c": 1}
-    assert done.facts()["scored"]["pairs"] == {"scored": 3, "spared": 3}
+    assert done.facts()["scored"]["pairs"] == {"scored": 3, "from_cache": 3}
 
 
 def test_a_chunk_holds_only_so_much_text(monkeypatch: pytest.MonkeyPatch) -> None:

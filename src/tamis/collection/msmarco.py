@@ -33,7 +33,7 @@ from tamis.errors import InputError, LineError
 from tamis.types import Document, Qrels, Queries, Query
 
 PASSAGES, DOCUMENTS = "collection.tsv", "msmarco-docs.tsv"
-_TITLES = "titles were put before the text of {}: MS MARCO files have no place for them"
+_TITLES = "titles were put before the text of {}: MS MARCO files have no column for them"
 _QUERIES = re.compile(r"queries(\.(?P<split>.+))?\.tsv|msmarco-doc(?P<doc_split>.+)-queries\.tsv")
 _QRELS = re.compile(r"qrels(\.(?P<split>.+))?\.tsv|msmarco-doc(?P<doc_split>.+)-qrels\.tsv")
 UNNAMED_SPLIT = "all"

@@ -62,9 +62,9 @@ def write_querylog(
             text = notes.flat(query.text, "query")
             file.write(f"{text}\n".encode())
             if query.id != query_id(text):
-                notes.add("the ids of {} were left out: a log has no place for them", "query")
+                notes.add("the ids of {} were dropped: a query log cannot hold them", "query")
             if any(query.fields.values()):
-                notes.add("the fields of {} were left out: a log has no place for them", "query")
+                notes.add("the fields of {} were dropped: a query log cannot hold them", "query")
 
 
 def refuse_line_numbers(

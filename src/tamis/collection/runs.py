@@ -35,7 +35,7 @@ SPEC_KEY = b"tamis.spec"
 """Where the metadata of a Parquet file says how the run was made."""
 QUERY_FIELD_PREFIX, EXTRA_PREFIX = "query.", "extra."
 """Before the names of the queries' fields and of the run's further columns in a Parquet file."""
-NO_PLACE = "left out, for TREC runs have no place for"
+NOT_IN_TREC = "dropped (only .parquet can hold it):"
 
 
 def read_run(path: Path | str, faults: Faults | None = None) -> Run:
@@ -143,12 +143,12 @@ def _write_trec(
             lines = [f"{query} Q0 {d} {n} {s} {tag}\n" for n, (d, s) in enumerate(rows, 1)]
             out.write("".join(lines).encode())
     if run.extra:
-        notes.add(f"{NO_PLACE} it: {', '.join(run.extra)}", "column")
+        notes.add(f"{NOT_IN_TREC} {', '.join(run.extra)}", "column")
     if run.queries.texts is not None:
-        notes.add(f"{NO_PLACE} them: the queries' texts", "text")
-    notes.add(f"{NO_PLACE} them: {{}} without results", "query", int((run.sizes() == 0).sum()))
+        notes.add(f"{NOT_IN_TREC} the queries' texts", "text")
+    notes.add(f"{NOT_IN_TREC} {{}} without results", "query", int((run.sizes() == 0).sum()))
     if spec:
-        notes.add(f"{NO_PLACE} it: how the run was made", "spec")
+        notes.add(f"{NOT_IN_TREC} how the run was made", "spec")
 
 
 def write_parquet_run(

@@ -25,7 +25,7 @@ __all__ = ["Columns", "RecordStream", "table_format"]
 
 DOCUMENT_COLUMNS = ("id", "title", "text")
 QUERY_COLUMNS = ("id", "text")
-LEFT_OUT = "left out, for the file holds documents alone: {}"
+NOT_KEPT = "dropped, because the file holds documents only: {}"
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def _write_collection(
         return (document_record(document, notes) for document in collection.documents)
 
     write(RecordStream(records, DOCUMENT_COLUMNS), path, notes, force)
-    notes.add(LEFT_OUT, "query", len(collection.queries))
-    notes.add(LEFT_OUT, "judgement", sum(len(qrels.doc) for qrels in collection.qrels.values()))
+    notes.add(NOT_KEPT, "query", len(collection.queries))
+    notes.add(NOT_KEPT, "judgement", sum(len(qrels.doc) for qrels in collection.qrels.values()))
 
 
 def _write_queries(

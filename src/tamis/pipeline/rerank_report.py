@@ -103,7 +103,7 @@ class Reranked:
         facts: dict[str, Any] = {
             "queries": len(self.run),
             "documents_per_query": _spread(self.depths()[has_documents]),
-            "pairs": {"scored": buffer.computed, "spared": buffer.pairs - buffer.computed},
+            "pairs": {"scored": buffer.computed, "from_cache": buffer.pairs - buffer.computed},
             "truncated": {
                 "tokens": int(buffer.truncated_tokens.sum()),
                 "passages": int(buffer.truncated_passages.sum()),
