@@ -80,7 +80,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
 
 def test_encode_and_search(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, "index", "docs.jsonl", "-o", "index", "--dense", "topics")
-    assert "index: 3 vectors of 3 dimensions by topics\n" in told
+    assert "index: 3 embeddings of 3 dimensions by topics\n" in told
     assert (
         "warning: 5 tokens of 2 documents truncated at 8; --passages reads all of a document\n"
         in told
@@ -145,7 +145,7 @@ def test_another_model_is_refused(folder: Path, capsys: pytest.CaptureFixture[st
         capsys, "search", "index", "x", "--ranking", "dense", "--model", "other", code=1
     ).splitlines()
     assert told[0] == (
-        "error: the vectors in index were made by topics (weights abababababab…), not o (cd…)"
+        "error: the embeddings in index were made by topics (weights abababababab…), not o (cd…)"
     )
     assert told[1].startswith("hint: name that model with --model")
 
@@ -242,7 +242,7 @@ def test_an_export_encodes_without_weights(
     write_float(Path("model/onnx/model.onnx"), open_scorer("model"), Path("model"))
     Path("model/model.safetensors").unlink()
     told = said(capsys, "index", "docs.jsonl", "-o", "index", "--dense", "model")
-    assert "3 vectors of 16 dimensions by model" in told
+    assert "3 embeddings of 16 dimensions by model" in told
     found = []
     for name in ("index", "torch"):  # the vectors that torch made are searched with the export too
         said(capsys, "search", name, "drum", "--ranking", "dense", "--json")

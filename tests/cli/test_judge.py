@@ -145,7 +145,7 @@ def test_a_long_text_begins_with_its_best_stretch(index: Path, judge: Any) -> No
     said = judge(index, "one.txt", "--depth", "1", lines="mm")
     best, whole, best_again = said.screens
     assert "… " in best
-    assert "the best stretch of 240 words" in best
+    assert "the best passage of 240 words" in best
     assert "    Line 0 of fish.\n    Line 1 of fish.\n" in whole
     assert "    Line 59 of fish.\n\n    page 1 of 1, 240 words" in whole
     assert best_again.startswith(best.split("─")[0])
@@ -325,6 +325,6 @@ def test_a_text_longer_than_the_screen_comes_in_pages(index: Path) -> None:
             screen = terminal.press(b"m", f"page {page} of 7").rpartition("\x1b[2J")[2]
             # After the page come the rule, the question, the keys, a note and the cursor.
             assert screen.partition("page")[0].count("\n") + 1 <= 24 - 5
-        terminal.press(b"m", "the best stretch")
+        terminal.press(b"m", "the best passage")
     finally:
         terminal.close()

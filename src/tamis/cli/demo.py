@@ -69,12 +69,12 @@ def _side_by_side(sieve: Sieve, search: BeforeAndAfter) -> Table:
     for rank in range(max(len(search.before), len(search.after))):
         cells = []
         for ids in (search.before, search.after):
-            shown = Text(ids[rank] if rank < len(ids) else "")
+            cell = Text(ids[rank] if rank < len(ids) else "")
             if rank < len(ids):
                 text = sieve.index.document(ids[rank]).text
-                shown.stylize("bold")
-                shown.append(f"  {' '.join(text.split()[:12])}", style="not bold")
-            shown.truncate(width, overflow="ellipsis")
-            cells.append(shown)
+                cell.stylize("bold")
+                cell.append(f"  {' '.join(text.split()[:12])}", style="not bold")
+            cell.truncate(width, overflow="ellipsis")
+            cells.append(cell)
         table.add_row(str(rank + 1), *cells)
     return table

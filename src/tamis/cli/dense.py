@@ -73,10 +73,10 @@ def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, Embed
     if passages is not None:
         parse_spec(passages)
     folder, model = find_model(reference)
-    return _opened(folder), model
+    return _open_bi_encoder(folder), model
 
 
-def _opened(folder: Path, threads: int | None = None) -> BiEncoder:
+def _open_bi_encoder(folder: Path, threads: int | None = None) -> BiEncoder:
     """The bi-encoder in a folder, on the back end that it and this machine have; tried out."""
     from tamis.models.folder import default_backend
     from tamis.models.smoke_test import open_and_test
@@ -87,7 +87,7 @@ def _opened(folder: Path, threads: int | None = None) -> BiEncoder:
 
 
 def encode(
-    opened: Index, encoder: BiEncoder, model: EmbeddingModel, passages: str | None, force: bool
+    index: Index, encoder: BiEncoder, model: EmbeddingModel, passages: str | None, force: bool
 ) -> None:
     """Encode documents without embeddings, and say what was truncated."""
     from tamis.collection.loss_notes import counted
@@ -95,60 +95,61 @@ def encode(
     from tamis.search.embeddings import for_documents
 
     try:
-        opened.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
+        index.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
     except KeyboardInterrupt:
-        again = ["update", opened.path, "--dense", model.reference or model.name]
+        again = ["update", index.path, "--dense", model.reference or model.name]
         again += ["--passages", passages] if passages else []
-        again += ["--encode-again"] if force and opened.snapshot.embeddings else []
+        again += ["--encode-again"] if force and index.snapshot.embeddings else []
         say(f"interrupted: finished embeddings are kept; continue with: {command(*again)}")
         raise typer.Exit(130) from None
-    _compile_kernels(opened, encoder)
-    facts = [vectors.facts for vectors in opened.snapshot.embeddings]
-    rows = counted(sum(each["rows"] for each in facts), "vector")
-    say(f"{opened.path}: {rows} of {encoder.dimensions} dimensions by {model.name}")
-    tokens = sum(each["truncated_tokens"] for each in facts)
+    _compile_kernels(index, encoder)
+    facts = [embeddings.facts for embeddings in index.snapshot.embeddings]
+    rows = counted(sum(record["rows"] for record in facts), "embedding")
+    say(f"{index.path}: {rows} of {encoder.dimensions} dimensions by {model.name}")
+    tokens = sum(record["truncated_tokens"] for record in facts)
     if tokens:
-        documents = counted(sum(each["truncated_documents"] for each in facts), "document")
+        documents = counted(sum(record["truncated_documents"] for record in facts), "document")
         say(
             f"warning: {counted(tokens, 'token')} of {documents} truncated at "
             f"{for_documents(encoder).max_length}; "
             "--passages reads all of a document"
         )
-    left_out = sum(each["left_out"] for each in facts)
+    left_out = sum(record["left_out"] for record in facts)
     if left_out:
         say(f"warning: {counted(left_out, 'word')} in no passage, since the spec samples")
 
 
-def _compile_kernels(opened: Index, encoder: Encoder) -> None:
+def _compile_kernels(index: Index, encoder: Encoder) -> None:
     """Search once, so that what is compiled on first use is compiled before anyone waits for it."""
     from tamis.types import Queries, Query
 
-    opened.dense(encoder).search(Queries.of([Query("q", "a")]), 10)
+    index.dense(encoder).search(Queries.of([Query("q", "a")]), 10)
 
 
-def recorded_encoder(opened: Index, reference: str | None, threads: int | None) -> Encoder:
+def recorded_encoder(index: Index, reference: str | None, threads: int | None) -> Encoder:
     """The encoder that made the vectors of an index, or the one named, which must be the same."""
     from tamis.models.folder import has_weights
     from tamis.models.scorer_specs import name_scorer
     from tamis.search.dense import check_complete, embedding_model
 
-    check_complete(opened)
-    recorded = embedding_model(opened)
+    check_complete(index)
+    recorded = embedding_model(index)
     if recorded is None:
-        raise InputError(f"{opened.path} holds no documents", hint="index some first")
+        raise InputError(f"{index.path} holds no documents", hint="index some first")
     folder, model = find_model(reference or recorded.reference or recorded.name)
     if recorded.sha256 and model.sha256 != recorded.sha256 and has_weights(folder):
         raise InputError(
-            f"the vectors in {opened.path} were made by {recorded.name} "
+            f"the embeddings in {index.path} were made by {recorded.name} "
             f"(weights {recorded.sha256[:12]}…), not {model.name} ({model.sha256[:12]}…)",
             hint="name that model with --model, or encode again: "
-            + command("update", opened.path, "--dense", reference or model.name, "--encode-again"),
+            + command("update", index.path, "--dense", reference or model.name, "--encode-again"),
         )
-    return name_scorer(_opened(folder, threads), reference or recorded.reference or recorded.name)
+    name = reference or recorded.reference or recorded.name
+    return name_scorer(_open_bi_encoder(folder, threads), name)
 
 
 def dense_source(
-    opened: Index,
+    index: Index,
     ranking: Literal["dense", "hybrid"],
     words: Source,
     reference: str | None,
@@ -157,7 +158,7 @@ def dense_source(
     """The vectors of an index as a source, alone or fused with a ranking by words."""
     from tamis.pipeline.hybrid import lexical_dense_hybrid
 
-    dense = opened.dense(recorded_encoder(opened, reference, threads), threads)
+    dense = index.dense(recorded_encoder(index, reference, threads), threads)
     return dense if ranking == "dense" else lexical_dense_hybrid(words, dense)
 
 

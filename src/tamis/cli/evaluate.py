@@ -118,16 +118,16 @@ def evaluate(
     _refuse_swapped(qrels, runs)
     with reading(qrels) as path:
         judged = read_qrels(path, faults)
-    named = _runs(_with_baseline(runs, baseline), faults)
-    first = None if baseline is None else next(iter(named))
-    if first is not None and len(named) < 2:
+    runs_by_name = _runs(_with_baseline(runs, baseline), faults)
+    first = None if baseline is None else next(iter(runs_by_name))
+    if first is not None and len(runs_by_name) < 2:
         raise InputError("only the baseline to evaluate", hint="name another run to compare")
-    for run in named.values():
+    for run in runs_by_name.values():
         refuse_line_numbers(run.queries.ids, {qrels: judged}, {qrels: qrels})
     level = 0.05 if fail_if_worse is None else fail_if_worse
-    evaluation = ev.evaluate(judged, named, measure or MEASURES)
+    evaluation = ev.evaluate(judged, runs_by_name, measure or MEASURES)
     comparisons = [] if first is None else ev.compare(evaluation, first, seed=seed)
-    agreements = ev.agreements(named) if agreement else []
+    agreements = ev.agreements(runs_by_name) if agreement else []
     further = [ev.comparison_table(comparisons)] if comparisons else []
     further += [ev.agreement_table(agreements)] if agreements else []
     if json:
@@ -161,7 +161,7 @@ def evaluate(
             evaluation,
             comparisons,
             qrels=judged,
-            runs=named,
+            runs=runs_by_name,
             queries=_queries(collection),
             baseline=first,
             level=level,
@@ -203,10 +203,10 @@ def _runs(values: list[str], faults: Faults) -> dict[str, Run]:
     """The runs by name; without one, by the shortest end of their paths that is unique."""
     from tamis.collection.runs import read_run
 
-    named = dict.fromkeys(map(split_name, values))
-    endings = [Path(path).name for _, path in named]
+    pairs = dict.fromkeys(map(split_name, values))
+    endings = [Path(path).name for _, path in pairs]
     runs: dict[str, Run] = {}
-    for name, path in named:
+    for name, path in pairs:
         ending = Path(path).name
         name = name or (ending if endings.count(ending) == 1 else path)
         if name in runs:

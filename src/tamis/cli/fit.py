@@ -222,9 +222,9 @@ def systems_table(result: FitResult) -> Table:
             "" if value is None else f"{value:.4f}" for value in (system.held_out, system.test)
         ]
         cost = system.milliseconds
-        shown = "" if cost is None else f"{cost:.{1 + (cost < 1)}f}"
+        cost_text = "" if cost is None else f"{cost:.{1 + (cost < 1)}f}"
         name = f"{system.name} *" if system.selected else system.name
         minutes, why = f"{system.training_minutes:g}", system.rejected_because
         style = "bold" if system.selected else ""
-        table.add_row(name, *values, shown, minutes, why, style=style)
+        table.add_row(name, *values, cost_text, minutes, why, style=style)
     return table

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_hits(
-    opened: Index,
+    index: Index,
     source: Source,
     words: str,
     top: int,
@@ -34,11 +34,11 @@ def show_hits(
 
     run = search_and_report(source, Queries.of([Query("words", words)]), top)
     ranking, likely = run["words"], probabilities(run)
-    terms = opened.analyzer.terms(words)
+    terms = index.analyzer.terms(words)
     hits = []
     for doc_id, score in ranking:
-        document = opened.document(doc_id)
-        hits.append((doc_id, score, document.title, snippet(document.text, terms, opened.analyzer)))
+        document = index.document(doc_id)
+        hits.append((doc_id, score, document.title, snippet(document.text, terms, index.analyzer)))
     if json:
         rows = [{"id": i, "score": s, "title": t, "text": x.text} for i, s, t, x in hits]
         for row, probability in zip(rows, likely or [], strict=False):

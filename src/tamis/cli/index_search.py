@@ -220,21 +220,22 @@ def search(
         say_what_was_tested(sieve)
         _search_all(sieve.source, queries, output, top, query_field, rerank_field, on_error, force)
         return
-    opened = Index.open(folder)
-    if opened.snapshot.damage is not None:
-        say(f"warning: the embeddings are damaged, BM25 still works: {opened.snapshot.damage}")
+    searched_index = Index.open(folder)
+    if searched_index.snapshot.damage is not None:
+        damage = searched_index.snapshot.damage
+        say(f"warning: the embeddings are damaged, BM25 still works: {damage}")
     if ranking == "dense" and (parameters or rm3):
         raise typer.BadParameter("BM25, query likelihood and RM3 are not for --ranking dense")
     lexical = None if ranking == "dense" or ranking == "hybrid" else ranking
-    source: Source = default_source(opened, lexical, rm3, parameters, threads)
+    source: Source = default_source(searched_index, lexical, rm3, parameters, threads)
     if ranking == "dense" or ranking == "hybrid":
-        source = dense_source(opened, ranking, source, model, threads)
+        source = dense_source(searched_index, ranking, source, model, threads)
     elif model:
         raise typer.BadParameter("--model is for --ranking dense or hybrid")
     if output is None:
         from tamis.cli.hits import show_hits
 
-        show_hits(opened, source, queries, top or 10, json)
+        show_hits(searched_index, source, queries, top or 10, json)
         return
     _search_all(source, queries, output, top, query_field, rerank_field, on_error, force)
 

@@ -79,20 +79,20 @@ def judge(
     )
 
     path = output or Path(f"{folder.resolve().stem}-judged")
-    thing = open_judgeable(folder)
+    judgeable = open_judgeable(folder)
     with open_judging((), path, queries_file=queries or "queries.txt"):
         pass  # a folder that cannot be extended is refused before the search
-    asked = sample_queries(queries_to_judge(thing, folder, queries), sample, seed)
-    say(f"searching for {counted(len(asked), 'query')} …")
-    items = pool(sources_of(thing), asked, depth, seed)
+    to_search = sample_queries(queries_to_judge(judgeable, folder, queries), sample, seed)
+    say(f"searching for {counted(len(to_search), 'query')} …")
+    items = pool(sources_of(judgeable), to_search, depth, seed)
     answered = len({item.query.id for item in items})
     if not items:
         raise InputError(
-            f"nothing is found in {folder} for any of {counted(len(asked), 'query')}",
+            f"nothing is found in {folder} for any of {counted(len(to_search), 'query')}",
             hint="are these queries for these documents?",
         )
-    if answered < len(asked):
-        say(f"nothing is found for {counted(len(asked) - answered, 'query')}, left out")
+    if answered < len(to_search):
+        say(f"nothing is found for {counted(len(to_search) - answered, 'query')}, left out")
     with open_judging(items, path) as judging:
         if judging.num_before:
             before = counted(judging.num_before, "judgement")
@@ -100,9 +100,9 @@ def judge(
         to_judge = f"{counted(judging.num_left, 'document')} for {counted(answered, 'query')}"
         say(f"to judge: {to_judge}; every answer is saved in {path}")
         with _keys() as read:
-            Desk(judging, thing, read).work()
-        asked_for = {"-o": path, "--depth": depth, "--sample": sample, "--seed": seed}
-        _summary(judging, path, [str(folder), *([queries] if queries else [])], asked_for)
+            Desk(judging, judgeable, read).work()
+        options = {"-o": path, "--depth": depth, "--sample": sample, "--seed": seed}
+        _summary(judging, path, [str(folder), *([queries] if queries else [])], options)
 
 
 @contextmanager
@@ -147,10 +147,10 @@ def _press(stdin: int, pressed: list[str]) -> str:
 
 
 class Desk:
-    """Where a judge sits: shows what is asked, takes keys until there is nothing left."""
+    """Where a judge sits: shows what is to_search, takes keys until there is nothing left."""
 
-    def __init__(self, judging: Judging, thing: Judgeable, read: Callable[[], str]) -> None:
-        self.judging, self.thing, self.read = judging, thing, read
+    def __init__(self, judging: Judging, judgeable: Judgeable, read: Callable[[], str]) -> None:
+        self.judging, self.judgeable, self.read = judging, judgeable, read
         live = sys.stderr.isatty()
         self.out = console(stderr=True, width=80)
         self.width = min(self.out.width, MAX_LINE_WIDTH)
@@ -172,7 +172,7 @@ class Desk:
 
     def _ask(self, item: Pooled) -> bool:
         """One document, with as many pages of it as are wanted; whether to go on."""
-        document = self.thing.index.document(item.doc_id)
+        document = self.judgeable.index.document(item.doc_id)
         views = self._views(item, document)
         page = 0
         while True:
@@ -212,24 +212,24 @@ class Desk:
         return self.read() == "u" and self._act("u")
 
     def _views(self, item: Pooled, document: Document) -> list[View]:
-        """The pages of a document; before those of a long one, its best stretch."""
+        """The pages of a document; before those of a long one, its best passage."""
         from tamis.search.snippets import snippet
 
-        analyzer = self.thing.index.analyzer
+        analyzer = self.judgeable.index.analyzer
         terms = set(analyzer.terms(item.query.text))
-        whole = visible(document.text.replace("\r\n", "\n").expandtabs(4).strip("\n"))
-        lines = self._wrapped(_marked(whole, terms, analyzer))
+        body = visible(document.text.replace("\r\n", "\n").expandtabs(4).strip("\n"))
+        lines = self._wrapped(_marked(body, terms, analyzer))
         rows = max(
-            self.rows - sum(len(text.wrap(self.out, self.width)) for text in _asked(item)), 5
+            self.rows - sum(len(text.wrap(self.out, self.width)) for text in _query_lines(item)), 5
         )
         pages = [lines[at : at + rows] for at in range(0, len(lines), rows)]
         if len(lines) <= min(MAX_LINES_SHOWN_WHOLE, rows):
-            return [View(lines, "" if whole.strip() else "(no text)")]
-        best = snippet(whole, terms, analyzer, 80)
-        shown = _styled(best.text, best.matches)
-        count = f"{len(whole.split()):,} words"
+            return [View(lines, "" if body.strip() else "(no text)")]
+        best = snippet(body, terms, analyzer, 80)
+        passage = _styled(best.text, best.matches)
+        count = f"{len(body.split()):,} words"
         return [
-            View(self._wrapped(shown), f"the best stretch of {count}"),
+            View(self._wrapped(passage), f"the best passage of {count}"),
             *(View(page, f"page {n} of {len(pages)}, {count}") for n, page in enumerate(pages, 1)),
         ]
 
@@ -240,9 +240,9 @@ class Desk:
         """One screen: where we are, the query, the document, the keys."""
         from rich.text import Text
 
-        index, show, line = self.thing.index, self._print, Text("─" * self.width, "dim")
+        index, show, line = self.judgeable.index, self._print, Text("─" * self.width, "dim")
         terms = set(index.analyzer.terms(item.query.text))
-        show(_place(self.judging), line, *_asked(item))
+        show(_place(self.judging), line, *_query_lines(item))
         title = _marked(visible(document.title or document.id), terms, index.analyzer)
         title.style = "bold"
         if document.title and document.title != document.id:
@@ -266,9 +266,9 @@ class Desk:
         else:
             self.out.print()
 
-    def _print(self, *things: RenderableType) -> None:
-        for thing in things:
-            self.out.print(visible_renderable(thing), width=self.width)
+    def _print(self, *renderables: RenderableType) -> None:
+        for renderable in renderables:
+            self.out.print(visible_renderable(renderable), width=self.width)
 
 
 @dataclass(frozen=True)
@@ -279,13 +279,13 @@ class View:
     caption: str
 
 
-def _asked(item: Pooled) -> list[Text]:
-    """The query, and what is known of what was meant by it."""
+def _query_lines(item: Pooled) -> list[Text]:
+    """The query, with its description and narrative."""
     from rich.text import Text
 
     fields = {name: item.query.fields.get(name) for name in ("description", "narrative")}
-    meant = [f"{name}: {visible(text)}" for name, text in fields.items() if text]
-    return [Text(visible(item.query.text), "bold"), *(Text(each, "dim") for each in meant)]
+    details = [f"{name}: {visible(text)}" for name, text in fields.items() if text]
+    return [Text(visible(item.query.text), "bold"), *(Text(line, "dim") for line in details)]
 
 
 def _marked(text: str, terms: set[str], analyzer: Analyzer) -> Text:
@@ -335,13 +335,14 @@ def _summary(
         partly = judging.count_partly_judged()
         half = f", {counted(partly, 'query')} judged in part" if partly else ""
         say(f"{counted(judging.num_left, 'document')} left, {judging.num_skipped:,} skipped{half}")
-        usual = {
+        defaults = {
             ("--depth", DEFAULT_DEPTH),
             ("--sample", DEFAULT_QUERIES),
             ("--seed", DEFAULT_SEED),
         }
-        given = [each for pair in options.items() if pair not in usual for each in map(str, pair)]
-        say(f"go on:   {shlex.join(['tamis', 'judge', *arguments, *given])}")
+        changed = [pair for pair in options.items() if pair not in defaults]
+        words = [str(word) for pair in changed for word in pair]
+        say(f"go on:   {shlex.join(['tamis', 'judge', *arguments, *words])}")
     else:
         say("all that was pooled is judged")
     sieve, run = arguments[0], f"{path}.run.parquet"

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 SCORE_DEPTH = 1000
 
 
-def is_examples(thing: str) -> bool:
+def is_examples(path: str) -> bool:
     """Whether this names a file of examples."""
     from tamis.collection.detection import detect_format
     from tamis.collection.readers import is_id
 
-    if thing == STDIO or is_id(thing) or not Path(thing).is_file():
+    if path == STDIO or is_id(path) or not Path(path).is_file():
         return False
-    with Path(thing).open("rb") as file:
-        return file.read(4) == b"PAR1" and detect_format(thing) == "examples"
+    with Path(path).open("rb") as file:
+        return file.read(4) == b"PAR1" and detect_format(path) == "examples"
 
 
 def describe_examples(
@@ -55,7 +55,7 @@ def describe_examples(
     with ExitStack() as stack:
         texts = None
         if inputs is not None:
-            texts = stack.enter_context(library(inputs.documents, _wanted(examples)))
+            texts = stack.enter_context(library(inputs.documents, _document_ids(examples)))
         facts = example_summary.describe_examples(examples, texts, scores, _judged(inputs, qrels))
     groups = some_groups(examples, inputs.documents, num_shown) if num_shown and inputs else []
     if json:
@@ -70,7 +70,7 @@ def describe_examples(
         say("note: to find negatives that may be relevant, give --candidates RUN or -c INDEX")
 
 
-def _wanted(examples: Examples) -> Ids:
+def _document_ids(examples: Examples) -> Ids:
     """The documents that rows or queries are of."""
     from tamis.types import Ids
 
@@ -109,8 +109,8 @@ def _scores(examples: Examples, inputs: LabelInputs | None, run: str | None) -> 
     has_texts = examples.queries.texts is not None or all(n in examples.origins for n in used)
     if inputs is None or inputs.index is None or not has_texts:
         return None
-    with library(inputs.index, _wanted(examples)) as opened:
-        texts = row_texts(examples, rows, opened)[0]
+    with library(inputs.index, _document_ids(examples)) as lookup:
+        texts = row_texts(examples, rows, lookup)[0]
     scored = Queries(examples.queries.ids.select(used), tuple(texts))
     return search(source_of(inputs), scored, SCORE_DEPTH)
 
@@ -119,7 +119,7 @@ def _judged(inputs: LabelInputs | None, files: list[str] | None) -> list[Qrels]:
     """The judgements of files, or else all that the collection has."""
     from tamis.collection.judgements import read_qrels
 
-    named = by_split(files)
-    if named is not None:
-        return [read_qrels(file) for file in named.values()]
+    files_by_split = by_split(files)
+    if files_by_split is not None:
+        return [read_qrels(file) for file in files_by_split.values()]
     return [] if inputs is None else list(inputs.splits.values())

@@ -61,8 +61,8 @@ def some_groups(examples: Examples, documents: Documents, count: int) -> list[Ex
     from tamis.types import Ids
 
     origins = Ids.of(origin.doc_id for origin in examples.origins.values())
-    with library(documents, examples.docs.union(origins)) as opened:
-        return show_examples(examples, opened, count)
+    with library(documents, examples.docs.union(origins)) as lookup:
+        return show_examples(examples, lookup, count)
 
 
 def show_groups(groups: Sequence[ExampleGroup]) -> None:
@@ -88,6 +88,6 @@ def _lines(group: ExampleGroup) -> list[RenderableType]:
         value = Text(f"{row.value:.4g}")
         document = Text(visible(row.document), style="dim")
         table.add_row(Text(f"  {row.role}"), value, document, Text(visible(start)))
-    left = group.of - len(group.rows)
-    more = [Text(f"  and {left:,} more", style="dim")] if left else []
+    num_hidden = group.of - len(group.rows)
+    more = [Text(f"  and {num_hidden:,} more", style="dim")] if num_hidden else []
     return [heading, table, *more, ""]

@@ -69,12 +69,12 @@ def tune(
     if plot is not None:
         _check_plot(plot, force)
     warn_of_test_split(qrels)
-    opened = Index.open(folder)
-    start = default_source(opened, None, False, {}, None)
+    index = Index.open(folder)
+    start = default_source(index, None, False, {}, None)
     searched, judged = queries_to_search(queries, query_field), read_qrels(qrels)
     refuse_line_numbers(searched.ids, {qrels: judged}, {qrels: qrels}, queries)
     tuning = tune_index(
-        opened,
+        index,
         searched,
         judged,
         measure,
@@ -96,7 +96,7 @@ def tune(
     if save and tuning.gain < 0:
         say("not saved: worse than the default on held-out folds")
     elif save:
-        opened.record_tuned(tuning.record(), str(start.ranking.spec()["ranking"]))
+        index.record_tuned(tuning.record(), str(start.ranking.spec()["ranking"]))
         say(f"saved in {folder}: search uses it by default")
 
 
