@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tamis.cli.common import show_facts
 from tamis.collection import describe
 from tamis.collection.base import Collection
 from tamis.collection.describe import (
+    ByName,
     describe_collection,
     describe_qrels,
     describe_queries,
@@ -249,3 +251,16 @@ def test_queries_by_hand() -> None:
     }
     assert describe_queries(QUERIES).facts["fields"] == "lang"
     assert describe_queries(Queries(LOG.ids)).facts["words"] == {}
+
+
+def test_a_table_of_facts_has_blanks_but_leaves_names_of_the_user_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    per_split = {"judged_per_query": {"mean": 2, "my_most": 3}}
+    show_facts({"with_title": 1, "judgements": ByName({"my_dev": per_split})})
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["with", "title", "1"],
+        ["judgements"],
+        ["my_dev"],
+        ["judged", "per", "query", "mean", "2,", "my", "most", "3"],
+    ]

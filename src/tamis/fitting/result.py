@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tamis import __version__
+from tamis.collection.describe import ByName
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate, parse_measures
 from tamis.fitting.calibration import Answers, Calibration
 from tamis.fitting.candidate_models import LEARNING_CURVE
@@ -157,10 +158,15 @@ class FitResult:
         """The mean of every measure of every tested system."""
         if self.evaluation is None:
             return {}
-        return {
-            run: {str(m): round(self.evaluation.mean(run, m), 4) for m in self.evaluation.measures}
-            for run in self.evaluation.runs
-        }
+        evaluation = self.evaluation
+        return ByName(
+            {
+                run: ByName(
+                    {str(m): round(evaluation.mean(run, m), 4) for m in evaluation.measures}
+                )
+                for run in evaluation.runs
+            }
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, but for the evaluation, which has a file of its own."""
