@@ -198,12 +198,18 @@ def test_an_output_is_compared_line_by_line() -> None:
     assert not pattern_of(shown).fullmatch("one two three\nlast\nmore\n")
 
 
-def section_of(verb: str) -> str:
-    """What the reference says under the heading of a verb."""
+def section_of(heading: str) -> str:
+    """What the reference says under a heading, with the shared options that it links to."""
     text = REFERENCE.read_text("utf-8")
-    found = re.search(rf"^## `tamis {verb}`$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found, f"{name_of(REFERENCE)} has no section ## `tamis {verb}`"
-    return found[1]
+    sections = re.findall(r"^## (.*?)$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    by_anchor = {anchor_of(head): section for head, section in sections}
+    assert anchor_of(heading) in by_anchor, f"{name_of(REFERENCE)} has no section ## {heading}"
+    return with_shared_options(anchor_of(heading), by_anchor)
+
+
+def with_shared_options(anchor: str, by_anchor: dict[str, str]) -> str:
+    shared = re.findall(r"\]\(#(options-[\w-]+)\)", by_anchor[anchor])
+    return by_anchor[anchor] + "".join(with_shared_options(name, by_anchor) for name in shared)
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
@@ -211,7 +217,7 @@ def test_the_reference_has_every_verb_and_option_and_no_other(verb: str) -> None
     params = COMMANDS[verb].params
     names = {name for param in params for name in [*param.opts, *param.secondary_opts]}
     options = {name for name in names if name.startswith("-")} - {"-h", "--help"}
-    described = set(re.findall(r"(?<=`)-{1,2}[a-z][a-z0-9-]*", section_of(verb)))
+    described = set(re.findall(r"(?<=`)-{1,2}[a-z][a-z0-9-]*", section_of(f"`tamis {verb}`")))
     assert described - {"-h", "--help"} == options
 
 
@@ -224,7 +230,11 @@ def anchors_of(path: Path) -> set[str]:
     """The anchors that a page's headings have on GitHub."""
     prose = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     heads = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    return {anchor_of(head) for head in heads}
+
+
+def anchor_of(head: str) -> str:
+    return re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
