@@ -87,7 +87,7 @@ def test_a_negative_lies_below_the_margin() -> None:
     ("options", "problem"),
     [
         ({"positives": 0}, "positives: 0 is too low"),
-        ({"negatives_per_query": 0}, "negatives per query: 0 is too low"),
+        ({"negatives_per_query": 0}, "negatives_per_query: 0 is too low"),
         ({"positives": 3, "first": 3}, "rank 3 would be positive and negative"),
         ({"first": 50, "depth": 20}, "no rank from 50 to 20"),
         ({"margin": 1.0}, "no share of a score"),

@@ -113,7 +113,7 @@ def test_what_changed() -> None:
     order = done.facts()["order"]
     assert order["queries_with_another_first_document"] == 2
     assert order["mean_previous_rank_of_first"] == round((1 + 3 + 2) / 3, 1)
-    assert order["mean number new in the first 10"] == 0
+    assert order["mean_new_in_top_10"] == 0
     # q1 keeps the order of five of six pairs and c and d tie now: tau-b 5 / sqrt(6 · 5); q2 and
     # q3 turn the only pair that was scored
     tau = (5 / np.sqrt(30) - 1 - 1) / 3
@@ -125,7 +125,7 @@ def test_what_changed() -> None:
     assert turned == {
         "queries_with_another_first_document": 1,
         "mean_previous_rank_of_first": 30,
-        "mean number new in the first 10": 10,
+        "mean_new_in_top_10": 10,
         "kendall_tau": -1,
     }
 

@@ -133,7 +133,7 @@ class Reranked:
         facts = {
             "queries_with_another_first_document": int((old[first] != 1).sum()),
             "mean_previous_rank_of_first": _short(float(old[first].mean())),
-            f"mean number new in the first {FIRST_PAGE}": _short(
+            f"mean_new_in_top_{FIRST_PAGE}": _short(
                 float((old[top] > FIRST_PAGE).sum()) / num_queries
             ),
         }
