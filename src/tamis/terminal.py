@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _KEEP = "\n\t"
@@ -38,3 +42,10 @@ def tell(text: str, end: str = "\n") -> None:
         print(text, end=end, file=sys.stderr, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def plain_table(**options: Any) -> Table:
+    """A table of aligned columns without lines, which `cut` and `awk` can read too."""
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), **options)

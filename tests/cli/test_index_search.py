@@ -111,9 +111,9 @@ def test_tune(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "RR@10, mean over 12 queries" in captured.out
     assert "<svg" in Path("surface.svg").read_text()
     assert run(["info", "index", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["tuned bm25"] == {"k1": 0.9, "b": 0.4}
+    assert json.loads(capsys.readouterr().out)["tuned_bm25"] == {"k1": 0.9, "b": 0.4}
     assert run([*arguments, "--ranking", "rm3", "--json", "--no-save"]) == 0
-    assert json.loads(capsys.readouterr().out)["what"] == "rm3"
+    assert json.loads(capsys.readouterr().out)["ranking"] == "rm3"
     assert run([*arguments, "--plot", "surface.bmp"]) == 1
     assert "test split" not in capsys.readouterr().err
     Path("judged.txt").rename("DevTest.txt")

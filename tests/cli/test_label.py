@@ -139,7 +139,7 @@ def test_pseudo_labels_every_query(folder: Path, capsys: pytest.CaptureFixture[s
 
 def test_pseudo_uses_what_was_tuned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Index.open("index").record_tuned(
-        {"what": "bm25", "parameters": {"k1": 2.0, "b": 0.1}, "measure": "RR"}
+        {"ranking": "bm25", "parameters": {"k1": 2.0, "b": 0.1}, "measure": "RR"}
     )
     _, facts = made(capsys, "pseudo", "-c", "index", "--queries", "log.tsv")
     assert facts["candidates"] == "bm25 k1=2 b=0.1 of index"

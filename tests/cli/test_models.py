@@ -44,7 +44,7 @@ def test_a_folder_that_says_what_it_is(folder: Path, capsys: pytest.CaptureFixtu
     assert run(["info", "model", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["model"] == "cross-encoder"
-    assert facts["max_length"] == "20 tokens"
+    assert facts["max_length"] == "20"
     assert facts["base"].startswith("plain (weights ")
     assert run(["import-model", "plain", "-o", "model"]) == 1
     assert "exists already" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def test_hits_are_those_of_bm25(index: Index) -> None:
 
 
 def test_what_was_tuned_is_used(index: Index) -> None:
-    index.record_tuned({"what": "ql", "parameters": {"mu": 10}})
+    index.record_tuned({"ranking": "ql", "parameters": {"mu": 10}})
     run = index.ql(mu=10).search(Queries.of([Query("q", "sieve")]), 10)
     assert [(hit.id, hit.score) for hit in index.search("sieve")] == list(run["q"])
 

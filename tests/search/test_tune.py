@@ -106,15 +106,15 @@ def test_a_sample_is_seeded() -> None:
 def test_the_choice_is_kept_in_the_index(tmp_path: Path) -> None:
     made = Index.build([Document("d", "drum")], tmp_path / "index")
     assert default_source(made).ranking == BM25()
-    made.record_tuned({"what": "ql", "parameters": {"mu": 300}})
-    made.record_tuned({"what": "bm25", "parameters": {"k1": 1.2, "b": 0.3}})
+    made.record_tuned({"ranking": "ql", "parameters": {"mu": 300}})
+    made.record_tuned({"ranking": "bm25", "parameters": {"k1": 1.2, "b": 0.3}})
     again = Index.open(tmp_path / "index")
     assert default_source(again).ranking == BM25(1.2, 0.3)
     assert default_source(again, "ql").ranking == QueryLikelihood(300)
     assert default_source(again, parameters={"mu": 50}).ranking == QueryLikelihood(50)
     assert default_source(again, parameters={"b": 0.9}).ranking == BM25(1.2, 0.9)
     assert default_source(again).feedback is None
-    record = {"what": "rm3", "parameters": {"terms": 20.0, "documents": 5.0, "weight": 0.65}}
+    record = {"ranking": "rm3", "parameters": {"terms": 20.0, "documents": 5.0, "weight": 0.65}}
     again.record_tuned(record, on="bm25")
     assert default_source(again).feedback == RM3(20, 5, 0.65)
     assert default_source(again, "ql").feedback is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 from tamis.errors import InputError, TamisError
-from tamis.terminal import tell, visible
+from tamis.terminal import plain_table, tell, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -232,9 +233,8 @@ def _visible_table(table: Table) -> Table:
 
 def _as_list(table: Table) -> Table:
     """A table of two columns, header and cell, with a blank line after each row."""
-    from rich.table import Table
 
-    narrow = Table(title=table.title, show_header=False, box=None, pad_edge=False)
+    narrow = plain_table(title=table.title, show_header=False)
     heads = [column.header for column in table.columns]
     for cells in zip(*[column.cells for column in table.columns], strict=True):
         for head, cell in zip(heads, cells, strict=True):
@@ -250,21 +250,32 @@ JSON_VERSION = 1
 def show_json(schema: str, values: Mapping[str, Any]) -> None:
     """Print JSON on stdout, with the name and version of its schema."""
     head = {"schema": f"tamis.{schema}", "schema_version": JSON_VERSION}
-    print(json.dumps({**head, **values}, indent=2, ensure_ascii=False, default=str))
+    text = json.dumps(_without_nan({**head, **values}), indent=2, ensure_ascii=False, default=str)
+    print(text)
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with None for numbers that JSON does not have."""
+    if isinstance(value, Mapping):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    is_number = not isinstance(value, float) or math.isfinite(value)
+    return value if is_number else None
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
     """Print facts by name, sections indented; names of tamis's own with blanks for underscores."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
+    table = plain_table(show_header=False)
+    out = console()
+    table.add_column(max_width=out.width * 2 // 5)
     table.add_column(overflow="fold")
     for name, value in _lines(facts, 0):
         style = "bold" if not value else ""
         table.add_row(Text(visible(name), style=style), Text(visible(value)))
-    _print(console(), table)
+    _print(out, table)
 
 
 def _lines(facts: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
@@ -296,4 +307,6 @@ def _is_number(value: Any) -> bool:
 def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        value = round(value, 4)
     return f"{value:,}" if isinstance(value, int | float) else str(value)

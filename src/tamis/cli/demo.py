@@ -9,6 +9,7 @@ import typer
 
 from tamis.cli.common import console, say, show
 from tamis.cli.options import Threads, with_options
+from tamis.terminal import plain_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,10 +60,9 @@ def _refuse_other(folder: Path) -> None:
 
 def _side_by_side(sieve: Sieve, search: BeforeAndAfter) -> Table:
     """The first documents before and after."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     for head in ("", "BM25", sieve.manifest["selected"]):
         table.add_column(head)
     width = max(20, (min(console(width=120).width, 120) - 6) // 2)

@@ -16,6 +16,7 @@ from tamis.cli.options import (
     Threads,
     with_options,
 )
+from tamis.terminal import plain_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,7 +50,9 @@ def export(
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option("--candidates", metavar="RUN", help="A run with the candidates of row query."),
+        typer.Option(
+            "--candidates", metavar="RUN", help="A run with candidates for each query."
+        ),
     ] = None,
     queries: QueriesFile = None,
     qrels: Annotated[
@@ -134,9 +137,8 @@ def _sample(
 
 
 def _table(exports: list[Export], measure: str) -> Table:
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     heads = ("export", "MB", "scores differ by", "top 10 overlap", measure, "speed", "")
     for head in heads:
         table.add_column(head, justify="left" if head in ("export", "") else "right")

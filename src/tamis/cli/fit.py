@@ -23,6 +23,7 @@ from tamis.cli.options import (
     TimeLimit,
     with_options,
 )
+from tamis.terminal import plain_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -209,9 +210,8 @@ def _comparison(comparison: BaselineComparison, num_tests: int) -> str:
 
 def systems_table(result: FitResult) -> Table:
     """Every system, with its measure on held-out and on test queries."""
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     reason = "rejected because"
     heads = ("", f"{result.measure} held out", "test", "ms per query", "min of training", reason)
     for head in heads:

@@ -181,7 +181,7 @@ def convert(
             "--to",
             metavar="NAME",
             help="Format to write, such as collection, beir or jsonl, for runs trec or parquet. "
-            "Default: by the ending of TO. An unknown name lists all.",
+            "Default: by the ending of TO, for a folder collection. An unknown name lists all.",
         ),
     ] = None,
     only_queries: Annotated[

@@ -14,7 +14,6 @@ from tamis.cli.common import say_faults, split_name
 from tamis.cli.label_show import Show, write_and_show
 from tamis.cli.options import (
     ADVANCED_PANEL,
-    INPUT_PANEL,
     Candidates,
     CollectionOption,
     Force,
@@ -135,7 +134,7 @@ class ServiceOptions:
             "--service-model",
             metavar="NAME",
             help="Model that a service is asked for.",
-            rich_help_panel=INPUT_PANEL,
+            rich_help_panel=ADVANCED_PANEL,
         ),
     ] = ""
     key_variable: Annotated[
@@ -144,7 +143,7 @@ class ServiceOptions:
             "--key-variable",
             metavar="NAME",
             help="Environment variable with the API key of a service.",
-            rich_help_panel=INPUT_PANEL,
+            rich_help_panel=ADVANCED_PANEL,
         ),
     ] = None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tamis.cli.common import say, show, show_facts, show_json
-from tamis.terminal import visible
+from tamis.terminal import plain_table, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,12 +72,11 @@ def show_groups(groups: Sequence[ExampleGroup]) -> None:
 
 
 def _lines(group: ExampleGroup) -> list[RenderableType]:
-    from rich.table import Table
     from rich.text import Text
 
     heading = Text(visible(" ".join(group.text.split())), style="bold")
     heading.append(visible(f"  {group.query}"), style="not bold dim")
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table(show_header=False)
     table.add_column(width=10)
     table.add_column(justify="right")
     for _ in range(2):

@@ -23,6 +23,7 @@ from tamis.cli.options import (
     TimeLimit,
     with_options,
 )
+from tamis.terminal import plain_table
 
 if TYPE_CHECKING:
     from tamis.training.loop import Trained
@@ -31,26 +32,19 @@ if TYPE_CHECKING:
 def _show_recipes(is_set: bool) -> None:
     if not is_set:
         return
-    from rich.table import Table
 
     from tamis.training.recipes import CHAINS, RECIPES
 
-    table = Table(
-        "recipe",
-        "trains",
-        "loss",
-        "batch size",
-        "max length",
-        "learning rate",
-        "duration",
-        box=None,
-    )
+    table = plain_table()
+    heads = ("recipe", "trains", "loss", "batch size", "max length", "learning rate", "duration")
+    for head in heads:
+        table.add_column(head)
     for recipe in RECIPES.values():
         duration = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} epochs"
         if recipe.epoch_rule == "falling":
             duration += " for 32 queries, fewer for more"
-        head = recipe.head_learning_rate
-        rate = f"{recipe.learning_rate:g}" + (f", head {head:g}" if head else "")
+        head_rate = recipe.head_learning_rate
+        rate = f"{recipe.learning_rate:g}" + (f", head {head_rate:g}" if head_rate else "")
         batch, length = str(recipe.effective_batch_size), str(recipe.max_length)
         table.add_row(recipe.name, recipe.scorer, recipe.loss, batch, length, rate, duration)
     show(table)

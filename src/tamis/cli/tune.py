@@ -11,6 +11,7 @@ from tamis.cli.common import say, show, show_json, warn_of_test_split
 from tamis.cli.index_search import IndexFolder, QueryField, listed, queries_to_search
 from tamis.cli.options import ADVANCED_PANEL, Force, Json, Seed, with_options
 from tamis.errors import InputError, OutputError
+from tamis.terminal import plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,12 +102,12 @@ def tune(
 
 
 def _surface(tuning: Tuning) -> RenderableType:
-    from rich.table import Table
     from rich.text import Text
 
     rows, columns, means = tuning.surface()
     across = list(tuning.grid)[-1]
-    table = Table(title=f"{tuning.measure}, mean over {tuning.values.shape[1]:,} queries")
+    title = f"{tuning.measure}, mean over {tuning.values.shape[1]:,} queries"
+    table = plain_table(title=title, title_justify="left")
     table.add_column(f"{across} →")
     for column in columns:
         table.add_column(column, justify="right")

@@ -12,7 +12,7 @@ from tamis.evaluation.significance import Comparison
 from tamis.evaluation.tables import align, escape_latex, padded_line
 from tamis.pages.render import render
 from tamis.pages.wording import p_value
-from tamis.terminal import visible
+from tamis.terminal import plain_table, visible
 from tamis.types import Run
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ class Plain:
 
     def rich(self) -> Table:
         """For a terminal."""
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=Text(self.title), title_justify="left")
+        table = plain_table(title=Text(self.title), title_justify="left")
         for number, name in enumerate(self.heads):
             table.add_column(name, justify="left" if number < 2 else "right")
         for row in self.rows:

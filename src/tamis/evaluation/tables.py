@@ -11,7 +11,7 @@ from tamis.evaluation.measures import Measure
 from tamis.evaluation.significance import Comparison
 from tamis.pages.render import render
 from tamis.pages.wording import counted
-from tamis.terminal import visible
+from tamis.terminal import plain_table, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,10 +38,9 @@ def rich_table(
     evaluation: Evaluation, comparisons: Sequence[Comparison] = (), level: float = 0.05
 ) -> Table:
     """The table for a terminal; `footnotes` are its small print."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table()
+    table = plain_table()
     table.add_column("run")
     for measure in evaluation.measures:
         table.add_column(Text(str(measure)), justify="right")

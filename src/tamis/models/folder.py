@@ -116,7 +116,7 @@ def describe_model(manifest: ModelManifest) -> list[tuple[str, str]]:
     rows = [
         ("model", manifest.scorer),
         ("scale", manifest.scale),
-        ("max_length", f"{manifest.max_length} tokens"),
+        ("max_length", str(manifest.max_length)),
         ("outputs", str(manifest.outputs) if manifest.scorer == "cross-encoder" else None),
         ("pooling", manifest.pooling),
         (

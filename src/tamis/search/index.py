@@ -220,7 +220,7 @@ class Index:
 
     def record_tuned(self, record: Mapping[str, Any], on: str = "bm25") -> None:
         """Keep a choice of parameters (`Tuning.record()`); RM3 was tuned `on` this ranking."""
-        what = record["what"]
+        what = record["ranking"]
         with durable.locked(self.path):
             commit = self._begin()
             tuned = {**commit.tuned, what: dict(record)}

@@ -117,14 +117,14 @@ class Tuning:
     def record(self) -> dict[str, Any]:
         """What an index keeps of it."""
         return {
-            "what": self.what,
+            "ranking": self.what,
             "parameters": dict(self.parameters),
             "measure": str(self.measure),
             "queries": self.values.shape[1],
             "mean": self.mean(self.best),
             "default_mean": self.mean(self.default),
             "held_out_gain": self.gain,
-            "p": self.p_value,
+            "p_value": self.p_value,
         }
 
 

@@ -75,7 +75,7 @@ class HybridKind(Retriever):
             used = "one system beside your own run"
         if facts["measure"] is None:
             return f"{used}; too few judged queries to compare its recall with BM25's"
-        p = "" if facts["p"] is None else f", {p_text(facts['p'])}"
+        p = "" if facts["p_value"] is None else f", {p_text(facts['p_value'])}"
         recalls = f"{facts['hybrid']:.4f}, BM25 {facts['bm25']:.4f}"
         return f"{used}: {facts['measure']} {recalls}{p}, on judged queries before any training"
 
