@@ -89,4 +89,4 @@ def compare_recall(fit: FitInputs, bm25: RetrieverRuns, hybrid: RetrieverRuns) -
     p = t_test(recall.values("hybrid", measure) - recall.values("bm25", measure))
     means = {name: round(recall.mean(name, measure), 4) for name in recall.runs}
     is_worse = means["hybrid"] < means["bm25"] and p is not None and p < SIGNIFICANCE_LEVEL
-    return {"used": not is_worse, "measure": measure, **means, "p": p}
+    return {"used": not is_worse, "measure": measure, **means, "p_value": p}
