@@ -973,7 +973,7 @@ def test_a_hybrid_is_used_unless_it_surely_finds_less() -> None:
         return hybrid.compare_recall(inputs, runs["bm25"], runs["hybrid"])
 
     assert compared(20, 4, 17) == {
-        "measure": "R@50", "bm25": 0.2, "hybrid": 0.85, "p": pytest.approx(1e-5, abs=1e-4),
+        "measure": "R@50", "bm25": 0.2, "hybrid": 0.85, "p_value": pytest.approx(1e-5, abs=1e-4),
         "used": True,
     }  # fmt: skip
     assert compared(20, 10, 9)["used"]  # one query is not significant
