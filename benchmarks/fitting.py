@@ -45,7 +45,7 @@ from tamis.fitting.request import FitRequest
 from tamis.fitting.sieve import load_sieve
 from tamis.labels.gold import gold
 from tamis.models import open_ranker
-from tamis.pipeline.document_lookup import library
+from tamis.pipeline.document_lookup import open_lookup
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
@@ -154,7 +154,7 @@ def plain(
     recipe = recipe_for(FINE_TUNING["bi-encoder"], 10**9, examples, cell.sample)
     with TemporaryDirectory() as folder:
         model = Path(folder) / "plain"
-        with library(index, examples.docs) as documents:
+        with open_lookup(index, examples.docs) as documents:
             train(Job(examples, documents, recipe, base, model, None, threads))
         scorer = EmbeddingCache(BiEncoder.open(model, threads=threads))
         first = read_run(sieve / "runs" / "hybrid.parquet").with_queries(source.queries)

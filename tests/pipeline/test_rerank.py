@@ -20,7 +20,7 @@ from tamis.collection.store import open_store, write_store
 from tamis.errors import InputError
 from tamis.pipeline import passage_scores
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import library
+from tamis.pipeline.document_lookup import open_lookup
 from tamis.pipeline.rerank import Rerank, rerank
 from tamis.pipeline.score_merge import interpolate_scores, place_unscored_below
 from tamis.search import Index
@@ -347,7 +347,7 @@ def test_documents_come_from_anywhere(make: Callable[[Path], Any], tmp_path: Pat
 
 
 def test_of_a_stream_only_what_is_wanted_is_kept() -> None:
-    with library(iter(DOCUMENTS), Ids.of(["a", "z"])) as opened:
+    with open_lookup(iter(DOCUMENTS), Ids.of(["a", "z"])) as opened:
         assert opened.has(Ids.of(["a", "b", "z"])).tolist() == [True, False, False]
         assert opened.fetch(["a"]) == DOCUMENTS[:1]
 

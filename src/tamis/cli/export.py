@@ -50,9 +50,7 @@ def export(
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option(
-            "--candidates", metavar="RUN", help="A run with candidates for each query."
-        ),
+        typer.Option("--candidates", metavar="RUN", help="A run with candidates for each query."),
     ] = None,
     queries: QueriesFile = None,
     qrels: Annotated[

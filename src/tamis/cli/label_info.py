@@ -44,7 +44,7 @@ def describe_examples(
     """Print what is in a file of examples; with a collection, an index or a run more of it."""
     from tamis.cli.label_show import show_groups, some_groups
     from tamis.labels import example_summary, read_examples
-    from tamis.pipeline.document_lookup import library
+    from tamis.pipeline.document_lookup import open_lookup
 
     examples = read_examples(path)
     inputs = open_named(collection, read) if collection else None
@@ -55,7 +55,7 @@ def describe_examples(
     with ExitStack() as stack:
         texts = None
         if inputs is not None:
-            texts = stack.enter_context(library(inputs.documents, _document_ids(examples)))
+            texts = stack.enter_context(open_lookup(inputs.documents, _document_ids(examples)))
         facts = example_summary.describe_examples(examples, texts, scores, _judged(inputs, qrels))
     groups = some_groups(examples, inputs.documents, num_shown) if num_shown and inputs else []
     if json:
@@ -100,7 +100,7 @@ def _scores(examples: Examples, inputs: LabelInputs | None, run: str | None) -> 
     from tamis.collection.runs import read_run
     from tamis.labels.example_texts import row_texts
     from tamis.labels.selection import search, source_of
-    from tamis.pipeline.document_lookup import library
+    from tamis.pipeline.document_lookup import open_lookup
     from tamis.types import Queries
 
     if run is not None:
@@ -109,7 +109,7 @@ def _scores(examples: Examples, inputs: LabelInputs | None, run: str | None) -> 
     has_texts = examples.queries.texts is not None or all(n in examples.origins for n in used)
     if inputs is None or inputs.index is None or not has_texts:
         return None
-    with library(inputs.index, _document_ids(examples)) as lookup:
+    with open_lookup(inputs.index, _document_ids(examples)) as lookup:
         texts = row_texts(examples, rows, lookup)[0]
     scored = Queries(examples.queries.ids.select(used), tuple(texts))
     return search(source_of(inputs), scored, SCORE_DEPTH)

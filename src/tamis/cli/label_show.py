@@ -57,11 +57,11 @@ def write_and_show(
 def some_groups(examples: Examples, documents: Documents, count: int) -> list[ExampleGroup]:
     """Some groups with their texts."""
     from tamis.labels.example_summary import show_examples
-    from tamis.pipeline.document_lookup import library
+    from tamis.pipeline.document_lookup import open_lookup
     from tamis.types import Ids
 
     origins = Ids.of(origin.doc_id for origin in examples.origins.values())
-    with library(documents, examples.docs.union(origins)) as lookup:
+    with open_lookup(documents, examples.docs.union(origins)) as lookup:
         return show_examples(examples, lookup, count)
 
 

@@ -22,7 +22,7 @@ from tamis.labels.transfer import qa_docrank
 from tamis.models.base_models import find_base
 from tamis.models.model_import import import_model, kind_of
 from tamis.models.model_lookup import open_ranker
-from tamis.pipeline.document_lookup import library
+from tamis.pipeline.document_lookup import open_lookup
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import (
     find_model_manifest,
@@ -116,7 +116,7 @@ def train_model(
     cache = document_embeddings(fit) if settings.fixed_documents else None
     with (
         fit.work.timed(Timing(timed_as, "train", training, where)),
-        library(fit.index, labelled.docs) as documents,
+        open_lookup(fit.index, labelled.docs) as documents,
     ):
         job = Job(labelled, documents, settings, base, out, None, threads, embedding_cache=cache)
         train(job, resume=resume, log=lambda message: _log.info("%s", message))

@@ -29,7 +29,12 @@ from tamis.labels.examples import (
     LabelType,
 )
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
+from tamis.pipeline.document_lookup import (
+    DocumentLookup,
+    Documents,
+    missing_document_error,
+    open_lookup,
+)
 from tamis.pipeline.passage_scores import FETCHED, PassageScorer, token_spans
 from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
 from tamis.types import Document, Run, Scorer
@@ -203,7 +208,7 @@ def open_candidates(
     spec = parse_spec(passages) if isinstance(passages, str) else passages
     tokens = None if scorer is None else token_spans(scorer)
     rows = np.flatnonzero(run.ranks() <= depth)
-    with library(documents, run.docs.select(np.unique(run.doc[rows]))) as lookup:
+    with open_lookup(documents, run.docs.select(np.unique(run.doc[rows]))) as lookup:
         counts: dict[str, int] = {}
         rows = _usable(run, rows, lookup, missing, counts)
         yield Candidates(run, rows, spec, lookup, tokens, seed, counts)
@@ -221,21 +226,10 @@ def _usable(
     in_collection[doc_numbers] = lookup.has(run.docs.select(doc_numbers))
     absent = rows[~in_collection[run.doc[rows]]]
     if len(absent) and missing == "raise":
-        raise _missing_document_error(run, absent)
+        raise missing_document_error(run, absent, "leaves them out")
     counts["excluded_queries_without_text"] = empty
     counts["excluded_documents_not_in_the_collection"] = len(absent)
     return rows[in_collection[run.doc[rows]]]
-
-
-def _missing_document_error(run: Run, rows: Rows) -> InputError:
-    row = int(rows[0])
-    query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
-    more = f" (nor are {len(rows) - 1:,} others)" if len(rows) > 1 else ""
-    return InputError(
-        f"document {run.docs[int(run.doc[row])]!r} of query {query!r} is not in the collection"
-        f"{more}",
-        hint="was another collection searched? --on-error skip (missing='skip') leaves them out",
-    )
 
 
 def same_role(count: int, role: Literal["positive", "negative", "pool"]) -> NDArray[np.int8]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tamis.durable import Progress
 from tamis.labels._groups import update_counts
 from tamis.labels.examples import Examples
-from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
+from tamis.pipeline.document_lookup import DocumentLookup, Documents, open_lookup
 
 DOCUMENTS_PER_FETCH = 1024
 
@@ -26,7 +26,7 @@ def drop_copies(examples: Examples, documents: Documents) -> Examples:
     >>> len(drop_copies(gold_examples, [Document("d1", "A sieve."), Document("d2", "A  sieve.")]))
     1
     """
-    with library(documents, examples.docs) as lookup:
+    with open_lookup(documents, examples.docs) as lookup:
         digest = _digests(examples, lookup)
     same = is_copy(examples, digest)
     if not same.any():

@@ -51,7 +51,7 @@ from tamis.labels.teacher_threshold import Calibration, calibrate
 from tamis.labels.transfer import NegativesFrom
 from tamis.models import Ranker
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import library
+from tamis.pipeline.document_lookup import open_lookup
 from tamis.search import Index
 from tamis.types import Ids, Run
 
@@ -158,7 +158,7 @@ def synthetic(
         negatives_per_query=negatives_per_query, depth=depth, seed=seed,
     )  # fmt: skip
     origins = Ids.of({origin.doc_id for origin in examples.origins.values()})
-    with library(index, examples.docs.union(origins)) as lookup:
+    with open_lookup(index, examples.docs.union(origins)) as lookup:
         examples, leaks = drop_leaks(examples, inputs.held_out, lookup)
     if len(leaks):
         _log.info(
@@ -354,7 +354,7 @@ def _calibrate(
     if queries is not None:
         gold_examples = gold_examples.with_queries(queries)
     hashes = inputs.held_out.hashes | {*gold_examples.facts.get(TEST_HASHES, ())}
-    with library(inputs.documents, gold_examples.docs) as lookup:
+    with open_lookup(inputs.documents, gold_examples.docs) as lookup:
         leaks = drop_leaks(gold_examples, replace(inputs.held_out, hashes=hashes), lookup)[1]
     _transfer.refuse_test(gold_examples.queries.ids, leaks)
     calibration = calibrate(

@@ -28,7 +28,7 @@ from tamis.labels.query_generation import (
     make_queries,
     read_headings,
 )
-from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
+from tamis.pipeline.document_lookup import DocumentLookup, Documents, open_lookup
 from tamis.scorers.lexical import Lexical
 from tamis.search.sources import IndexSource
 from tamis.text.passages import PassageSpec, parse_spec, split, text_of
@@ -64,7 +64,7 @@ def synthetic(
     if count < 1 or not made_of or depth < 2:
         raise InputError("there is nothing to make", hint="ask for one query or more, depth 2 up")
     spec, headings = parse_spec(passages), read_headings(documents)
-    with library(documents, Ids.of(headings.names)) as lookup:
+    with open_lookup(documents, Ids.of(headings.names)) as lookup:
         queries_made = make_queries(lookup, headings, count, made_of, spec, seed)
         if not queries_made:
             raise InputError(

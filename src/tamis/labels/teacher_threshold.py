@@ -19,7 +19,7 @@ from tamis.errors import InputError
 from tamis.labels.example_texts import row_texts
 from tamis.labels.examples import LABEL_TYPES, Examples
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import Documents, library
+from tamis.pipeline.document_lookup import Documents, open_lookup
 from tamis.types import Pairs, Scorer
 
 EXAMPLES_PER_BATCH = 256
@@ -61,7 +61,7 @@ def calibrate(
             hint="make them from judgements: tamis label gold",
         )
     docs = examples.docs.select(np.unique(examples.doc))
-    with library(documents, docs) as lookup:
+    with open_lookup(documents, docs) as lookup:
         absent = np.flatnonzero(~lookup.has(docs))
         if len(absent):
             raise InputError(

@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.collection.base import Collection, Streamed
 from tamis.collection.store import DocumentStore, write_store
+from tamis.errors import InputError
 from tamis.search import Index
-from tamis.types import Document, Ids
+from tamis.types import Document, Ids, Run
 
 Documents = Mapping[str, Document] | DocumentStore | Index | Collection | Iterable[Document]
 """Where documents are taken from."""
@@ -35,11 +36,11 @@ class DocumentLookup(Protocol):
 
 
 @contextmanager
-def library(documents: Documents, doc_ids: Ids) -> Iterator[DocumentLookup]:
+def open_lookup(documents: Documents, doc_ids: Ids) -> Iterator[DocumentLookup]:
     """Documents that can be fetched by id for as long as the block lasts.
 
     >>> sieves = [Document("d1", "A drum sieve."), Document("d2", "A net.")]
-    >>> with library(sieves, Ids.of(["d2", "d3"])) as lookup:
+    >>> with open_lookup(sieves, Ids.of(["d2", "d3"])) as lookup:
     ...     lookup.has(Ids.of(["d2", "d3"])).tolist(), lookup.fetch(["d2"])[0].text
     ([True, False], 'A net.')
     """
@@ -122,3 +123,15 @@ def _store_documents(documents: Iterable[Document], doc_ids: Ids, path: Path) ->
 
     write_store(Collection("documents", "stream", Streamed(read_selected)), path)
     return DocumentStore(path)
+
+
+def missing_document_error(run: Run, rows: NDArray[np.integer[Any]], effect: str) -> InputError:
+    """The error for rows of a run whose documents are not there; `effect` is that of skipping."""
+    row = int(rows[0])
+    query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
+    more = f" (nor are {len(rows) - 1:,} others)" if len(rows) > 1 else ""
+    return InputError(
+        f"document {run.docs[int(run.doc[row])]!r} of query {query!r} is not in the collection"
+        f"{more}",
+        hint=f"was another collection searched? --on-error skip (missing='skip') {effect}",
+    )

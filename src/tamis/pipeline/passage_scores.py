@@ -89,7 +89,7 @@ class PassageScorer:
 
     scorer: Scorer
     spec: PassageSpec
-    library: DocumentLookup
+    lookup: DocumentLookup
     cache: ScoreCache | None = None
     seed: int = 0
     skip: bool = False
@@ -101,7 +101,7 @@ class PassageScorer:
         query_of = np.searchsorted(run.offsets, rows, side="right") - 1
         for start in range(0, len(rows), FETCHED):
             some = rows[start : start + FETCHED].tolist()
-            documents = self.library.fetch(run.docs.take(run.doc[some]))
+            documents = self.lookup.fetch(run.docs.take(run.doc[some]))
             queries = query_of[start : start + FETCHED].tolist()
             for row, query, document in zip(some, queries, documents, strict=True):
                 self._gather(chunk, row, query, document, tokens)

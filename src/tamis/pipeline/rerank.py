@@ -31,7 +31,12 @@ from tamis.pipeline.aggregate import (
 )
 from tamis.pipeline.bert3s import ThreeSentences, parse_three_sentences
 from tamis.pipeline.cache import ScoreCache
-from tamis.pipeline.document_lookup import DocumentLookup, Documents, library
+from tamis.pipeline.document_lookup import (
+    DocumentLookup,
+    Documents,
+    missing_document_error,
+    open_lookup,
+)
 from tamis.pipeline.documents import documents_spec
 from tamis.pipeline.embedding_scores import (
     ProbedEncoder,
@@ -183,7 +188,7 @@ class Rerank(Stage):
         """What scores passages, and the rows that are to be scored."""
         rows = np.flatnonzero(run.ranks() <= self.depth)
         doc_ids = run.docs.select(np.unique(run.doc[rows]))
-        with library(self.documents, doc_ids) as lookup:
+        with open_lookup(self.documents, doc_ids) as lookup:
             rows = self._to_score(run, rows, lookup, buffer)
             skip = self.missing == "skip"
             stored = stored_scores(self.documents, self.passages, self._encoder, skip)
@@ -208,7 +213,7 @@ class Rerank(Stage):
         exists[documents] = lookup.has(run.docs.select(documents))
         absent = rows[~exists[run.doc[rows]]]
         if len(absent) and self.missing == "raise":
-            raise _missing_document(run, absent)
+            raise missing_document_error(run, absent, "leaves them below")
         buffer.absent = len(absent)
         return rows[exists[run.doc[rows]]]
 
@@ -398,14 +403,3 @@ def affordable(seconds: float, pace: float, scored: int, total: int) -> int:
     if not scored:
         return min(total, max(1, int(seconds * pace * 0.5)))
     return max(0, min(total - scored, int(seconds * pace * 0.8)))
-
-
-def _missing_document(run: Run, rows: Rows) -> InputError:
-    row = int(rows[0])
-    query = run.queries.ids[int(np.searchsorted(run.offsets, row, side="right")) - 1]
-    more = f" (nor are {len(rows) - 1:,} others)" if len(rows) > 1 else ""
-    return InputError(
-        f"document {run.docs[int(run.doc[row])]!r} of query {query!r} is not in the collection"
-        f"{more}",
-        hint="was another collection searched? --on-error skip (missing='skip') leaves them below",
-    )

@@ -20,13 +20,13 @@ TextEmbeddings = tuple[list[str], Rows, NDArray[np.int32]]
 
 
 def stored_texts(
-    library: DocumentLookup, ids: Sequence[str], encoder: CountingEncoder
+    lookup: DocumentLookup, ids: Sequence[str], encoder: CountingEncoder
 ) -> Iterator[TextEmbeddings]:
     """The passages of these documents with their embeddings in the index.
 
     Nothing where the documents are not in an index, or another encoder made its embeddings.
     """
-    snapshot = library.snapshot if isinstance(library, IndexLookup) else None
+    snapshot = lookup.snapshot if isinstance(lookup, IndexLookup) else None
     if snapshot is None or not snapshot.embeddings or snapshot.damage:
         return
     facts = snapshot.embeddings[0].facts["passages"]
@@ -39,7 +39,7 @@ def stored_texts(
     for start in range(0, len(ids), DOCUMENTS_PER_BATCH):
         some = list(ids[start : start + DOCUMENTS_PER_BATCH])
         segment_of, first, sizes = locate_embeddings(snapshot, snapshot.ids.numbers(some))
-        for number, document in enumerate(library.fetch(some)):
+        for number, document in enumerate(lookup.fetch(some)):
             embeddings, size = snapshot.segment_embeddings[segment_of[number]], int(sizes[number])
             texts = [
                 text_of(document, passage, spec.title) for passage in split(document, spec).passages

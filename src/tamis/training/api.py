@@ -16,7 +16,7 @@ from tamis.errors import InputError, OutputError
 from tamis.labels.examples import Examples, join_examples
 from tamis.labels.inputs import LabelInputs, OnError, open_inputs
 from tamis.labels.selection import log_held_out
-from tamis.pipeline.document_lookup import DocumentLookup, library
+from tamis.pipeline.document_lookup import DocumentLookup, open_lookup
 from tamis.search import Index
 from tamis.splits import HeldOut
 from tamis.training import loop
@@ -150,7 +150,7 @@ def _prepare(
         *(stage.examples for stage in stages),
         *([] if validation is None else [validation]),
     ]
-    with library(inputs.documents, referenced_documents(example_sets)) as lookup:
+    with open_lookup(inputs.documents, referenced_documents(example_sets)) as lookup:
         refuse_absent(example_sets, lookup)
         stages = [_drop_test_queries(stage, test, lookup) for stage in stages]
         if validation is not None:

@@ -24,7 +24,7 @@ from tamis.labels.examples import Examples, digest
 from tamis.models.base_models import find_base, sha256
 from tamis.models.folder import open_scorer
 from tamis.pages.charts import Line, Point
-from tamis.pipeline.document_lookup import Documents, library
+from tamis.pipeline.document_lookup import Documents, open_lookup
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.model_manifest import find_model_manifest
 from tamis.training.checkpoints import work_folder
@@ -142,7 +142,7 @@ def curves(
         if size or _ranks_already(starts[name])
     ]
     cells: list[Cell] = []
-    with library(documents, examples.docs.union(test.run.docs)) as lookup:
+    with open_lookup(documents, examples.docs.union(test.run.docs)) as lookup:
         for number, (name, size, sample) in enumerate(cells_to_train):
             path = work / f"{name}-{size}-{sample}.json"
             if not path.exists():
