@@ -160,9 +160,11 @@ def show_plan(inputs: FitInputs, plan: Plan) -> None:
 
 def show_sieve(sieve: Sieve) -> None:
     """The table of all systems, what was selected, whether it was tested, and what comes next."""
+    from tamis.collection.describe import ByName
+
     result = sieve.result
     show(systems_table(result))
-    show_facts(_facts(result))
+    show_facts(ByName(_facts(result)))
     path = str(sieve.path)
     if not result.verified:
         judge = shlex.join(["tamis", "judge", path, *([] if sieve.queries else ["queries.txt"])])
