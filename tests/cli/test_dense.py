@@ -93,7 +93,7 @@ def test_encode_and_search(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert list(found["q1"])[:2] == [("d1", 2.0), ("d3", 1.0)]
     assert found["q2"].extra["truncated_query_tokens"].tolist() == [1, 1, 1]
     told = said(capsys, *search, "hybrid", "--k1", "1.2", "--model", "topics")
-    assert "1 token of 1 query cut" in told
+    assert "1 token of 1 query truncated" in told
     assert "with 0.4 × bm25 k1=1.2 b=0.4 + 0.6 × dense topics" in told
     hits = json.loads(
         said(capsys, "search", "index", "fishing", "--ranking", "hybrid", "--json", "--top", "1")
@@ -108,7 +108,7 @@ def test_passages(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["index", "docs.jsonl", "-o", "index", "--dense", "topics"]
     told = said(capsys, *arguments, "--passages", "words:4:3")
     assert "truncated_tokens" not in told
-    assert "index: 8 vectors" in told
+    assert "index: 8 embeddings" in told
     said(capsys, "search", "index", "queries.tsv", "-o", "run.parquet", "--ranking", "dense")
     assert read_run("run.parquet")["q2"].extra["passage"][0] == 2
     told = said(capsys, *arguments, "--force", "--passages", "words:2:2:2")
@@ -124,11 +124,11 @@ def test_what_is_added_must_be_encoded(folder: Path, capsys: pytest.CaptureFixtu
     said(capsys, "update", "index", "more.jsonl")
     search = ["search", "index", "flour", "--ranking", "dense", "--json"]
     assert said(capsys, *search, code=1).splitlines() == [
-        "error: 1 of 4 documents in index have no vectors",
+        "error: 1 of 4 documents in index have no embeddings",
         "hint: encode them: tamis update index --dense topics",
     ]
-    assert "warning: 1 documents have no vectors" in said(capsys, "info", "index")
-    assert "have no vectors" in said(capsys, "update", "index", "--merge", code=1)
+    assert "warning: 1 documents have no embeddings" in said(capsys, "info", "index")
+    assert "have no embeddings" in said(capsys, "update", "index", "--merge", code=1)
     said(capsys, "update", "index", "--dense", "topics", "--merge")
     hits = json.loads(said(capsys, *search))["hits"]
     assert hits[0]["id"] == "d4"
@@ -136,7 +136,7 @@ def test_what_is_added_must_be_encoded(folder: Path, capsys: pytest.CaptureFixtu
     said(capsys, "update", "index", "more.jsonl", "--dense", "topics")
     assert json.loads(said(capsys, *search))["hits"][0]["id"] == "d5"
     said(capsys, "update", "index", "--drop-dense")
-    assert "have no vectors" in said(capsys, *search, code=1)
+    assert "have no embeddings" in said(capsys, *search, code=1)
 
 
 def test_another_model_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
