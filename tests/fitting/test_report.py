@@ -334,7 +334,7 @@ def test_a_comparison_has_one_p_value_wherever_it_is_shown(
         assert text in lead[lead.index(f"{shown} (+") :].split(")")[0] or shown == other
         assert text in section[section.index(f"against {other} ") :].split(";")[0]
         line = terminal[terminal.index(f"against {other} ") :]
-        assert f"p {p_value(p)} (t-test, Holm for 3 tests)" in line
+        assert f"p = {p_value(p)} (t-test, Holm for 3 tests)" in line
     assert row[6] == p_value(p_values[BM25])
     assert row[9] == p_value(p_values[BASE])
     others = [row for row in page.rows if len(row) == 11 and "selected" not in row[0]]
