@@ -1270,7 +1270,7 @@ def test_the_command_line(
     assert "verified" in capsys.readouterr().out
     for option in (["--k1", "0"], ["--b", "0"], ["--no-rm3"], ["--rm3"], ["--mu", "0"]):
         assert run(["search", "s", "drum net", *option]) == 2, option
-        assert "a sieve knows how it ranks" in capsys.readouterr().err
+        assert "a sieve has its own ranking" in capsys.readouterr().err
     assert run(["search", "s", "docs/queries.jsonl", "-o", "run.parquet", "--top", "5"]) == 0
     capsys.readouterr()
     code = run(["rerank", "run.parquet", "-c", "s/index", "--model", "s", "-o", "again.parquet"])

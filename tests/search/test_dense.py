@@ -295,7 +295,7 @@ def test_only_what_is_missing_is_encoded(tmp_path: Path) -> None:
     index.add([Document("new", "3 0"), Document("d0", "4 0")])
     with pytest.raises(InputError, match=r"2 of 3 documents in .* have no embeddings") as fault:
         index.dense(encoder)
-    assert fault.value.hint == f"encode them: tamis index -o {index.path} --dense Numbers"
+    assert fault.value.hint == f"encode them: tamis update {index.path} --dense Numbers"
     assert "2 documents have no embeddings" in describe_index(index.path).warnings[0]
     encoder.seen.clear()
     index.encode(encoder)
