@@ -185,7 +185,7 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "give --candidates RUN" in err
     assert run(["info", "out.parquet", "-c", "docs", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["characters"]["positive"]["least"] > 50
+    assert facts["characters"]["positive"]["min"] > 50
     assert facts["judged"]["pool"] == {"relevant": 0, "not_relevant": 1, "not_judged": 4}
     assert run(["info", "out.parquet", "-c", "index", "--queries", "log.tsv", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -158,7 +158,7 @@ def test_depth_and_passages(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_latency(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = facts(capsys, "-o", "out.trec", "--latency", "30s", "--threads", "1")
-    assert found["scored"]["documents_per_query"] == {"mean": 3, "least": 2, "most": 4}
+    assert found["scored"]["documents_per_query"] == {"mean": 3, "min": 2, "max": 4}
     assert found["scored"]["queries_over_time_limit"] == 0
     assert not Path("out.trec.scores").exists()
 

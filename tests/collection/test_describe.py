@@ -49,20 +49,20 @@ def collection(
 
 def test_distribution() -> None:
     assert distribution([]) == {}
-    assert distribution([5]) == {"mean": 5, "least": 5, "median": 5, "p90": 5, "most": 5}
+    assert distribution([5]) == {"mean": 5, "min": 5, "median": 5, "p90": 5, "max": 5}
     assert distribution(np.arange(11)) == {
         "mean": 5,
-        "least": 0,
+        "min": 0,
         "median": 5,
         "p90": 9,
-        "most": 10,
+        "max": 10,
     }
     assert distribution(np.array([0.25, 1.0], np.float32)) == {
         "mean": 0.6,
-        "least": 0.2,
+        "min": 0.2,
         "median": 0.6,
         "p90": 0.9,
-        "most": 1,
+        "max": 1,
     }
     assert all(type(value) in (int, float) for value in distribution(np.array([1, 2])).values())
 
@@ -77,11 +77,11 @@ def test_a_small_collection_by_hand() -> None:
         "documents": {
             "count": 3,
             "with_title": 1,
-            "words": {"mean": 3.3, "least": 1, "median": 3, "p90": 5.4, "most": 6},
+            "words": {"mean": 3.3, "min": 1, "median": 3, "p90": 5.4, "max": 6},
         },
         "queries": {
             "count": 4,
-            "words": {"mean": 2.2, "least": 1, "median": 2, "p90": 3.4, "most": 4},
+            "words": {"mean": 2.2, "min": 1, "median": 2, "p90": 3.4, "max": 4},
             "fields": "lang",
         },
         "judgements": {
@@ -91,10 +91,10 @@ def test_a_small_collection_by_hand() -> None:
                 "by_grade": {"0": 1, "1": 1, "2": 1},
                 "judged_per_query": {
                     "mean": 1.5,
-                    "least": 1,
+                    "min": 1,
                     "median": 1.5,
                     "p90": 1.9,
-                    "most": 2,
+                    "max": 2,
                 },
                 "queries_without_relevant_document": 0,
             },
@@ -102,7 +102,7 @@ def test_a_small_collection_by_hand() -> None:
                 "queries": 1,
                 "judgements": 1,
                 "by_grade": {"0": 1},
-                "judged_per_query": {"mean": 1, "least": 1, "median": 1, "p90": 1, "most": 1},
+                "judged_per_query": {"mean": 1, "min": 1, "median": 1, "p90": 1, "max": 1},
                 "queries_without_relevant_document": 1,
             },
         },
@@ -211,8 +211,8 @@ def test_a_run_by_hand() -> None:
         "with_texts": False,
         "rows": 5,
         "documents": 3,
-        "documents_per_query": {"mean": 1.2, "least": 0, "median": 1, "p90": 2.7, "most": 3},
-        "scores": {"mean": 1.4, "least": 1, "median": 1, "p90": 2.2, "most": 3},
+        "documents_per_query": {"mean": 1.2, "min": 0, "median": 1, "p90": 2.7, "max": 3},
+        "scores": {"mean": 1.4, "min": 1, "median": 1, "p90": 2.2, "max": 3},
         "tied_with_previous_rank": 2,
         "extra_columns": "passage",
     }
@@ -245,7 +245,7 @@ def test_judgements_by_hand() -> None:
 def test_queries_by_hand() -> None:
     assert describe_queries(LOG).facts == {
         "queries": 5,
-        "words": {"mean": 4.6, "least": 3, "median": 5, "p90": 5, "most": 5},
+        "words": {"mean": 4.6, "min": 3, "median": 5, "p90": 5, "max": 5},
         "fields": "none",
         "near_duplicates": 2,
     }

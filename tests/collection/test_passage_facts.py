@@ -29,7 +29,7 @@ def test_windows() -> None:
         5 + 2 + 1,
         1,
     )
-    per_document = {"mean": 2, "least": 0, "median": 1.5, "p90": 4.1, "most": 5}
+    per_document = {"mean": 2, "min": 0, "median": 1.5, "p90": 4.1, "max": 5}
     assert facts["per_document"] == per_document
     assert facts["words"]["mean"] == 2
     assert "left_out_by_sampling" not in facts

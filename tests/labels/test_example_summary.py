@@ -46,7 +46,7 @@ def test_counts() -> None:
     assert facts["by"]["kind_of_value"] == {"class": 7}
     assert facts["per_query"]["positive"]["mean"] == 1.5
     assert facts["per_query"]["pool"] == {
-        "mean": 0.5, "least": 0, "median": 0.5, "p90": 0.9, "most": 1,
+        "mean": 0.5, "min": 0, "median": 0.5, "p90": 0.9, "max": 1,
     }  # fmt: skip
     # "Title " and 1, 2 and 9 characters
     assert facts["characters"]["positive"]["mean"] == 10

@@ -139,7 +139,7 @@ def test_interpolation_by_hand() -> None:
     assert rerank(Words(), DOCUMENTS, interpolate=1.0)(RUN)["q2"].ids == ["b", "c", "f"]
     with pytest.raises(InputError, match="the run has no column 'words'"):
         rerank(Words(), DOCUMENTS, interpolate=0.5, fuse_with_column="words")(RUN)
-    with pytest.raises(InputError, match="fused with"):
+    with pytest.raises(InputError, match="fuse_with_column"):
         rerank(Words(), DOCUMENTS, fuse_with_column="words")
     only_first = rerank(Words(), DOCUMENTS, depth=3, interpolate=0.0)(RUN)
     assert only_first["q2"].ids == ["c", "b", "f"]
@@ -405,8 +405,8 @@ def test_a_latency_bounds_the_depth() -> None:
     expected = [*reversed(range(reached)), *range(reached, 100)]
     assert done.run["q3"].ids == [f"d{n:03}" for n in expected]
     facts = done.facts()["scored"]
-    assert facts["documents_per_query"]["most"] == depths.max()
-    assert facts["milliseconds_per_query"]["most"] < 1000
+    assert facts["documents_per_query"]["max"] == depths.max()
+    assert facts["milliseconds_per_query"]["max"] < 1000
     assert rerank(Slow(pause=0), documents, latency=5.0).rerank(run).depths().tolist() == [100] * 3
 
 
@@ -414,7 +414,7 @@ def test_a_latency_that_suffices_for_nothing_still_scores_one() -> None:
     done = rerank(Slow(pause=0.02), DOCUMENTS, latency=0.001).rerank(
         RUN.select(Ids.of(["q1", "q3"]))
     )
-    assert done.facts()["scored"]["documents_per_query"]["most"] == 1
+    assert done.facts()["scored"]["documents_per_query"]["max"] == 1
     assert done.facts()["scored"]["queries_over_time_limit"] == 2
 
 

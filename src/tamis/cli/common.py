@@ -62,8 +62,8 @@ def writing_to(path: str) -> Iterator[Path]:
             shutil.copyfileobj(done, sys.stdout.buffer)
 
 
-def by_split(qrels: list[str] | None) -> dict[str, str] | None:
-    """Judgement files by split; without a name for the split it is test, or a folder's own.
+def by_split(qrels: list[str] | None, default: str = "test") -> dict[str, str] | None:
+    """Judgement files by split; without a name it is the default, or a folder's own.
 
     >>> by_split(["train=a.txt", "b.txt"])
     {'train': 'a.txt', 'test': 'b.txt'}
@@ -75,7 +75,7 @@ def by_split(qrels: list[str] | None) -> dict[str, str] | None:
     files: dict[str, str] = {}
     for value in qrels:
         name, path = split_name(value)
-        split = name or split_of(path)
+        split = name or split_of(path, default)
         if split in files:
             raise InputError(
                 f"there are two files of judgements for the split {split!r}",

@@ -31,7 +31,10 @@ MEASURES = ("nDCG@10", "AP", "RR@10", "R@1000")
 
 @with_options
 def evaluate(
-    qrels: Annotated[str, typer.Argument(help="Judgements: TREC, BEIR or Parquet; - is stdin.")],
+    qrels: Annotated[
+        str,
+        typer.Argument(metavar="QRELS", help="Judgements: TREC, BEIR or Parquet; - is stdin."),
+    ],
     runs: Annotated[
         list[str],
         typer.Argument(
@@ -223,6 +226,11 @@ def _with_baseline(runs: list[str], baseline: str | None) -> list[str]:
     for run in runs:
         if baseline in (run, *split_name(run)):
             return [run, *(other for other in runs if other != run)]
+    if baseline != STDIO and not Path(split_name(baseline)[1]).exists():
+        names = ", ".join(name or path for name, path in map(split_name, runs))
+        raise InputError(
+            f"no run is called {baseline}, and there is no such file", hint=f"runs are {names}"
+        )
     return [baseline, *runs]
 
 

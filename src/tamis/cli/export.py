@@ -9,6 +9,7 @@ import typer
 
 from tamis.cli.common import say, show, show_json
 from tamis.cli.options import (
+    ADVANCED_PANEL,
     Force,
     Json,
     QueriesFile,
@@ -64,12 +65,22 @@ def export(
     min_overlap: Annotated[
         float,
         typer.Option(
-            metavar="SHARE", min=0, max=1, help="8 bits: least mean overlap with float's top 10."
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="8 bits: minimum mean overlap with float's top 10.",
+            rich_help_panel=ADVANCED_PANEL,
         ),
     ] = 0.9,
     max_drop: Annotated[
         float,
-        typer.Option(metavar="X", min=0, max=1, help="8 bits: largest drop of the measure."),
+        typer.Option(
+            metavar="X",
+            min=0,
+            max=1,
+            help="8 bits: maximum drop of the measure.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
     ] = 0.005,
     threads: Threads = None,
     json: Json = False,

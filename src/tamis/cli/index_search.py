@@ -57,7 +57,9 @@ RANKING_PANEL = "Ranking"
 
 @with_options
 def index(
-    collection: Annotated[str, typer.Argument(help="The collection to index.")],
+    collection: Annotated[
+        str, typer.Argument(metavar="COLLECTION", help="The collection to index.")
+    ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="INDEX", help="The index to write.")
     ],

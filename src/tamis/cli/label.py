@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from tamis.cli.label_options import LabelOptions, ScoreOptions, ServiceOptions, run_label
-from tamis.cli.options import ReadOptions, with_options
+from tamis.cli.options import ADVANCED_PANEL, ReadOptions, with_options
 
 app = typer.Typer(
     help="Make training examples: from judgements, from BM25, from scores, from a teacher.",
@@ -16,6 +16,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+GENERATION_PANEL = "Queries from documents"
 POOL = "pool"
 WHOLE_DOCUMENTS = "whole"
 
@@ -98,7 +99,10 @@ def pseudo(
     first_negative: Annotated[
         int | None,
         typer.Option(
-            metavar="RANK", min=2, help="First rank of the negatives. Default: after the positives."
+            metavar="RANK",
+            min=2,
+            help="First rank of the negatives. Default: after the positives.",
+            rich_help_panel=ADVANCED_PANEL,
         ),
     ] = None,
     margin: Annotated[
@@ -106,25 +110,36 @@ def pseudo(
         typer.Option(
             metavar="SHARE",
             help="Only negatives that score this share below the top document, such as 0.2.",
+            rich_help_panel=ADVANCED_PANEL,
         ),
     ] = None,
     from_documents: Annotated[
         bool,
-        typer.Option("--from-documents", help="Generate the queries from titles and sentences."),
+        typer.Option(
+            "--from-documents",
+            help="Generate the queries from titles and sentences.",
+            rich_help_panel=GENERATION_PANEL,
+        ),
     ] = False,
     num_queries: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="--from-documents: how many queries. Default: 1000."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="How many queries to generate. Default: 1000.",
+            rich_help_panel=GENERATION_PANEL,
+        ),
     ] = None,
     query_source: Annotated[
         Literal["title", "sentence", "both"] | None,
-        typer.Option(help="--from-documents: what becomes a query. Default: both."),
+        typer.Option(help="What becomes a query. Default: both.", rich_help_panel=GENERATION_PANEL),
     ] = None,
     passages: Annotated[
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="--from-documents: passages that sentences are taken from. Default: words:150.",
+            help="Passages that sentences are taken from. Default: words:150.",
+            rich_help_panel=GENERATION_PANEL,
         ),
     ] = None,
 ) -> None:
@@ -256,16 +271,23 @@ def transfer(
         typer.Option(
             metavar="EXAMPLES",
             help="Choose the threshold on these gold examples of the teacher's own domain.",
+            rich_help_panel=ADVANCED_PANEL,
         ),
     ] = None,
     calibrate_on: Annotated[
         str | None,
-        typer.Option(metavar="COLLECTION", help="Documents of those examples. Default: -c."),
+        typer.Option(
+            metavar="COLLECTION",
+            help="Documents of those examples. Default: -c.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
     ] = None,
     keep_best: Annotated[
         bool,
         typer.Option(
-            "--keep-best", help="Keep the best passage of a document without a relevant one."
+            "--keep-best",
+            help="Keep the best passage of a document without a relevant one.",
+            rich_help_panel=ADVANCED_PANEL,
         ),
     ] = False,
     negatives_from: Annotated[

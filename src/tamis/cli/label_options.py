@@ -63,7 +63,7 @@ class LabelOptions:
         typer.Option(
             "--ranking",
             help="Ranking that searches for candidates: BM25 or query likelihood. "
-            "Default: bm25; for transfer ql.",
+            "Default: bm25 (label transfer: ql).",
         ),
     ] = None
     depth: Annotated[

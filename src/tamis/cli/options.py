@@ -198,6 +198,8 @@ def with_options(verb: Callable[..., None]) -> Callable[..., None]:
             hints = get_type_hints(group, include_extras=True)
             parameters += [_parameter(field, hints[field.name]) for field in fields(group)]
 
+    for parameter in parameters:
+        _drop_bool_metavar(parameter.annotation)
     parameters.sort(key=lambda parameter: _panel_order(parameter.annotation))
 
     @wraps(verb)
@@ -209,6 +211,13 @@ def with_options(verb: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
+
+
+def _drop_bool_metavar(annotation: Any) -> None:
+    """Show no value beside a switch."""
+    for info in annotation.__metadata__:
+        if annotation.__origin__ in (bool, bool | None) and info.metavar is None:
+            info.metavar = ""
 
 
 def _panel_order(annotation: Any) -> int:

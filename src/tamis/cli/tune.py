@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 @with_options
 def tune(
     folder: IndexFolder,
-    queries: Annotated[str, typer.Argument(help="A file or collection with queries.")],
-    qrels: Annotated[str, typer.Argument(help="Judgements of those queries.")],
+    queries: Annotated[
+        str, typer.Argument(metavar="QUERIES", help="A file or collection with queries.")
+    ],
+    qrels: Annotated[str, typer.Argument(metavar="QRELS", help="Judgements of those queries.")],
     measure: Annotated[
         str, typer.Option("-m", "--measure", help="The measure to maximise.")
     ] = "RR@10",

@@ -19,7 +19,8 @@ def update(
     collection: Annotated[
         str | None,
         typer.Argument(
-            help="Documents to add; one with the id of an indexed document replaces it."
+            metavar="COLLECTION",
+            help="Documents to add; one with the id of an indexed document replaces it.",
         ),
     ] = None,
     delete: Annotated[
@@ -71,7 +72,9 @@ def update(
     ids = [*(delete or []), *_read_ids(delete_from)]
     if ids:
         num_deleted = index.delete(ids)
-        say(f"deleted {num_deleted:,} of {len(set(ids)):,} documents")
+        unknown = len(set(ids)) - num_deleted
+        more = f"; warning: {unknown:,} ids are not in the index" if unknown else ""
+        say(f"deleted {num_deleted:,} of {len(set(ids)):,} documents{more}")
     if documents is not None:
         index.add(documents.documents, max_bytes)
     if drop_dense:

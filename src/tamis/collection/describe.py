@@ -66,7 +66,7 @@ def distribution(values: ArrayLike) -> dict[str, float]:
     if len(column) == 0:
         return {}
     least, median, high, most = np.percentile(column, [0, 50, 90, 100]).tolist()
-    points = {"mean": column.mean(), "least": least, "median": median, "p90": high, "most": most}
+    points = {"mean": column.mean(), "min": least, "median": median, "p90": high, "max": most}
     return {name: _short(float(value)) for name, value in points.items()}
 
 

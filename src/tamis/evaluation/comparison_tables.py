@@ -71,8 +71,8 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Plain:
 
     p (t) is the paired t-test, p (rand.) the randomisation test; the interval is a bootstrap.
     """
-    heads = ("run", "measure", "difference", "95% interval", "p (t)", "Holm", "Bonferroni",
-             "p (rand.)", "Holm", "win/tie/loss")  # fmt: skip
+    heads = ("run", "measure", "difference", "95% interval", "p (t)", "p (t, Holm)",
+             "p (t, Bonferroni)", "p (rand.)", "p (rand., Holm)", "win/tie/loss")  # fmt: skip
     rows = tuple(_cells(one) for one in comparisons)
     return Plain(f"against {comparisons[0].baseline}", heads, rows)
 

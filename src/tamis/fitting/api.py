@@ -16,7 +16,7 @@ from tamis.durable import parse_time
 from tamis.errors import InputError
 from tamis.evaluation import parse_measure
 from tamis.fitting.job import OnPlan, run_fit
-from tamis.fitting.request import DEFAULT_BASE, FitRequest
+from tamis.fitting.request import DEFAULT_BASE, JUDGED_SPLIT, FitRequest
 from tamis.fitting.sieve import Sieve
 from tamis.fitting.system import SystemKind
 from tamis.fitting.systems import KINDS
@@ -177,8 +177,8 @@ def _qrels(qrels_or_path: Any) -> dict[str, str | Qrels]:
             )
         return splits
     if isinstance(qrels_or_path, str | Path):
-        return {split_of(qrels_or_path): str(qrels_or_path)}
-    return {"judged": as_qrels(qrels_or_path)}
+        return {split_of(qrels_or_path, JUDGED_SPLIT): str(qrels_or_path)}
+    return {JUDGED_SPLIT: as_qrels(qrels_or_path)}
 
 
 def _is_by_query(mapping: Mapping[Any, Any]) -> bool:

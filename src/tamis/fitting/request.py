@@ -15,6 +15,8 @@ from tamis.types import Qrels, Queries, Run
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 DEFAULT_MINUTES = 30
+JUDGED_SPLIT = "judged"
+"""The split of judgements without a name for it: some of them are set aside for the test."""
 SIEVE_LAYOUT = 3
 """The version of the folder that a fit writes."""
 

@@ -81,9 +81,7 @@ class Rerank(Stage):
                 f"the re-ranker cannot weigh {self.interpolate:g}", hint="weigh it from 0 to 1"
             )
         if self.fuse_with_column is not None and self.interpolate is None:
-            raise InputError(
-                "beside names the score that a model is fused with", hint="say interpolate too"
-            )
+            raise InputError("fuse_with_column needs a weight", hint="give interpolate too, 0 to 1")
         if self.latency is not None and (self.latency <= 0 or self.cache is not None):
             raise InputError(
                 "a latency is above 0 and measured without a cache", hint="give one or the other"

@@ -153,7 +153,7 @@ def _select_rows(run: Run, rows: NDArray[np.bool_]) -> Run:
 def _spread(values: NDArray[Any]) -> dict[str, float]:
     if not len(values):
         return {}
-    summary = {"mean": values.mean(), "least": values.min(), "most": values.max()}
+    summary = {"mean": values.mean(), "min": values.min(), "max": values.max()}
     return {name: _short(float(value)) for name, value in summary.items()}
 
 
