@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,7 +96,8 @@ def info(
         if passages is not None:
             facts = _with_passages(facts, request, passages)
     if json:
-        show_json("info", {**facts.facts, "warnings": list(facts.warnings)})
+        values = {"kind": facts.kind, **facts.facts, "warnings": list(facts.warnings)}
+        show_json("info", values)
         return
     show_facts(facts.facts)
     for warning in facts.warnings:
@@ -116,7 +118,7 @@ def _describe(request: Request, verify: bool) -> Facts:
     if request.format is None and folder_exists(path) and (model := _described_model(path)):
         if verify:
             _verify(path, "model")
-        return Facts(model)
+        return Facts(model, kind="model")
     kind = "collection"
     if not is_id(request.source):
         kind = request.format or detect_format(path, request.columns)
@@ -138,11 +140,11 @@ def _described_model(folder: Path) -> dict[str, str]:
 
 def _with_passages(facts: Facts, request: Request, spec: str) -> Facts:
     from tamis.collection.conversion import open_requested
-    from tamis.collection.describe import Facts, passage_statistics
+    from tamis.collection.describe import passage_statistics
     from tamis.text.passages import parse_spec
 
     passages = passage_statistics(open_requested(request), parse_spec(spec))
-    return Facts({**facts.facts, "passages": passages}, facts.warnings)
+    return replace(facts, facts={**facts.facts, "passages": passages})
 
 
 def _verify(path: Path, kind: str) -> None:

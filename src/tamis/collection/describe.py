@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ class Facts:
 
     facts: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    kind: str = "collection"
+    """What the facts are of: `collection`, `queries`, `qrels`, `run`, `model`, …"""
 
     def with_faults(self, faults: Faults) -> Facts:
         """The same with the bad lines that were skipped, if any."""
@@ -52,14 +54,14 @@ class Facts:
             return self
         skipped = tuple(f"skipped: {fault}" for fault in faults.first)
         facts = {**self.facts, "bad_lines_skipped": faults.count}
-        return Facts(facts, self.warnings + skipped)
+        return Facts(facts, self.warnings + skipped, self.kind)
 
 
 def distribution(values: ArrayLike) -> dict[str, float]:
     """Where the values of a column lie; infinite ones are left aside.
 
     >>> distribution([1, 2, 3, 4, 90])
-    {'mean': 20, 'least': 1, 'median': 3, 'p90': 55.6, 'most': 90}
+    {'mean': 20, 'min': 1, 'median': 3, 'p90': 55.6, 'max': 90}
     """
     column = np.asarray(values, np.float64)
     column = column[np.isfinite(column)]
@@ -81,15 +83,17 @@ def describe_any(request: Request, format: str) -> Facts:
         return describe_collection(open_requested(request))
     if contents == ("queries", "qrels"):
         judged = open_requested(request)
-        return describe_judged(judged.queries, judged.qrels).with_faults(judged.faults)
+        facts = describe_judged(judged.queries, judged.qrels)
+        return replace(facts, kind="judged queries").with_faults(judged.faults)
     path, faults = Path(request.source), Faults(skip=request.skip)
     if "run" in contents:
-        facts = describe_run(read_run(path, faults), read_spec(path))
+        facts, kind = describe_run(read_run(path, faults), read_spec(path)), "run"
     elif "qrels" in contents:
-        facts = describe_qrels(read_qrels(path, faults))
+        facts, kind = describe_qrels(read_qrels(path, faults)), "qrels"
     else:
-        facts = describe_queries(read_queries(path, request.format, faults=faults))
-    return facts.with_faults(faults)
+        queries = read_queries(path, request.format, faults=faults)
+        facts, kind = describe_queries(queries), "queries"
+    return replace(facts, kind=kind).with_faults(faults)
 
 
 def describe_collection(collection: Collection) -> Facts:
