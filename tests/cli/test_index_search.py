@@ -124,7 +124,7 @@ def test_tune(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["index", "-o", "index"], 2, "collection"),
+        (["index", "-o", "index"], 2, "COLLECTION"),
         (["index", "docs.jsonl", "-o", "index"], 1, "exists already"),
         (["update", "index"], 2, "nothing to change"),
         (["index", "docs.jsonl", "-o", "x", "--memory", "lots"], 2, "no amount of memory"),

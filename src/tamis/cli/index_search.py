@@ -68,7 +68,7 @@ def index(
     passages: DensePassages = None,
     analyzer: Annotated[
         str,
-        typer.Option(help="english, unicode, whitespace, or snowball:LANGUAGE such as german."),
+        typer.Option(help="english, unicode, whitespace, or a stemmer such as snowball:german."),
     ] = "english",
     memory: Memory = "1GB",
     force: Force = False,

@@ -91,7 +91,9 @@ def note_digest(folder: Path) -> str:
 def expect_index(folder: Path) -> None:
     """Refuse what is not a folder that holds an index."""
     if not durable.folder_exists(folder):
-        raise InputError(f"there is no index {folder}", hint="build one first")
+        raise InputError(
+            f"there is no index {folder}", hint="is the path right? tamis index builds one"
+        )
     if not (folder / NAME).is_file():
         manifest.expect(folder, KIND, LAYOUT)
 

@@ -323,5 +323,6 @@ def analyzer(name: str) -> Analyzer:
         return WordAnalyzer(name, f"1, Snowball {version}", term=term, **words)
     raise InputError(
         f"there is no analyzer {name!r}",
-        hint="english, unicode, whitespace, snowball:LANGUAGE, or a FunctionAnalyzer of your own",
+        hint="english, unicode, whitespace, snowball:LANGUAGE such as snowball:german, or a "
+        "FunctionAnalyzer of your own",
     )
