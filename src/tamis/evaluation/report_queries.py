@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from tamis.evaluation.randomisation import TINY
+from tamis.evaluation.randomisation import VALUE_TOLERANCE
 from tamis.evaluation.report_subject import Subject
 from tamis.pages.charts import Values, bars, scatter
 from tamis.pages.wording import shorten, signed
@@ -73,7 +73,7 @@ def single_queries(subject: Subject) -> dict[str, Any]:
 def _compared(subject: Subject, baseline: str, run: str) -> dict[str, Any]:
     """One run against the baseline: differences, scatter, queries helped and hurt most."""
     measure, old, new = subject.measure, subject.values(baseline), subject.values(run)
-    change = np.where(np.abs(new - old) < TINY, 0.0, new - old)
+    change = np.where(np.abs(new - old) < VALUE_TOLERANCE, 0.0, new - old)
     labels = [
         f"{subject.label(number)}\n{before:.3f} → {after:.3f} ({signed(after - before, 3)})"
         for number, (before, after) in enumerate(zip(old.tolist(), new.tolist(), strict=True))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tamis.errors import InputError
-from tamis.evaluation.randomisation import TINY
+from tamis.evaluation.randomisation import VALUE_TOLERANCE
 from tamis.evaluation.significance import Interval, bootstrap_interval, correct, t_test
 
 Values = NDArray[np.float64]
@@ -146,7 +146,7 @@ def _improvements(means: Values, complexity: NDArray[np.int64], bar: float) -> l
     """The options worth a test, the least complex first: each better than all before it."""
     path: list[int] = []
     for number in np.lexsort((-means, complexity)).tolist():
-        if means[number] >= (means[path[-1]] + TINY if path else bar - TINY):
+        if means[number] >= (means[path[-1]] + VALUE_TOLERANCE if path else bar - VALUE_TOLERANCE):
             path.append(number)
     return path
 
@@ -174,7 +174,7 @@ def _p_values(table: Values, sums: Values, against: int, rivals: NDArray[np.bool
     if rivals.any():
         spread = np.sqrt(((table[rivals] - table[against]) ** 2).sum(axis=1))
         leads = sums[:, rivals] - sums[:, [against]]
-        leads = np.where(spread > TINY, leads / np.maximum(spread, TINY), 0.0)
+        leads = np.where(spread > VALUE_TOLERANCE, leads / np.maximum(spread, VALUE_TOLERANCE), 0.0)
         largest = np.sort(leads.max(axis=1))
         p_values[rivals] = 1 - np.searchsorted(largest, leads[0] - 1e-9) / len(largest)
     return p_values
@@ -203,7 +203,7 @@ class _Reasons:
         """The p-value of the test that was made, and why the option was rejected."""
         if number == self.selected:
             return None, ""
-        if self.means[number] < self.means[self.bar] - TINY:
+        if self.means[number] < self.means[self.bar] - VALUE_TOLERANCE:
             return None, f"{self._gap(number, self.bar)} below {self._name(self.bar)}"
         if number in self.beaten:
             rival, p_value = self.beaten[number]
@@ -216,9 +216,9 @@ class _Reasons:
         simpler = self.options[number].complexity > self.options[self.selected].complexity
         outcome = f"the simpler {name} is kept" if simpler else f"{name} is kept"
         lead = float(self.means[number] - self.means[self.selected])
-        if lead < -TINY:
+        if lead < -VALUE_TOLERANCE:
             return None, f"{self._gap(number, self.selected)} below {name}"
-        if lead <= TINY:
+        if lead <= VALUE_TOLERANCE:
             return None, f"no better than {name}; {outcome}"
         p_value = float(self.p_values[number])
         ahead = f"+{self._gap(number, self.selected)} over {name}"
@@ -291,7 +291,7 @@ def compare_with(
         difference = own - theirs
         if not np.isfinite(difference).all():
             raise InputError("a value is no number", hint="every system needs one for every query")
-        differences.append(np.where(np.abs(difference) < TINY, 0.0, difference))
+        differences.append(np.where(np.abs(difference) < VALUE_TOLERANCE, 0.0, difference))
     corrected = correct([t_test(difference) for difference in differences])
     rows = []
     for name, difference, p in zip(baselines, differences, corrected, strict=True):

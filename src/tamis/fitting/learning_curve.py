@@ -16,8 +16,8 @@ from tamis.fitting.plan import FOLDS, HELD_OUT_SHARE, Budget, DataSizes, Step
 from tamis.fitting.reranker_runs import FoldRuns, score_fold
 from tamis.fitting.system import Reranker, System
 
-SHARES = (0.25, 0.5)
-"""The shares of the training queries that are measured beside none and all of them."""
+CURVE_SHARES = (0.25, 0.5)
+"""Of the training queries, measured beside none and all of them."""
 CURVE_QUERIES = 100
 """On about how many held-out queries the curve is measured."""
 MIN_TRAIN_QUERIES = 10
@@ -48,8 +48,10 @@ def plan_learning_curve(
         return
     count = measured_folds(budget.folds, data.judged)
     step = None
-    for points in range(len(SHARES), 0, -1):
-        fewer = [replace(data, judged=round(share * data.judged)) for share in SHARES[-points:]]
+    for points in range(len(CURVE_SHARES), 0, -1):
+        fewer = [
+            replace(data, judged=round(share * data.judged)) for share in CURVE_SHARES[-points:]
+        ]
         trained = sum(min(texts, wanted(sizes)) for sizes in fewer)
         seconds = text_seconds * trained * count + points * scoring * count / budget.folds
         what = "train on fewer judged queries"
@@ -84,7 +86,7 @@ def measure_learning_curve(
         CurvePoint(0, _mean(fit, base, results)),
         CurvePoint(round(mean_size), _mean(fit, tuned, results)),
     ]
-    for share in SHARES[len(SHARES) - fit.plan.size_of(LEARNING_CURVE) :]:
+    for share in CURVE_SHARES[len(CURVE_SHARES) - fit.plan.size_of(LEARNING_CURVE) :]:
         size = round(share * mean_size)
         if size >= MIN_TRAIN_QUERIES:
             smaller_folds = [fold.with_share(share, fit.request.seed) for fold in folds]

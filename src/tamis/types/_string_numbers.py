@@ -182,7 +182,7 @@ def number_strings(pieces: list[Table]) -> tuple[Bytes, Positions, NDArray[np.in
     count = sum(len(offsets) - 1 for _, offsets in pieces)
     if count == 0:
         return np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.int32)
-    side_by_side = _in_two_threads if count >= MANY else _one_by_one
+    side_by_side = _in_two_threads if count >= MIN_STRINGS_FOR_TWO_THREADS else _one_by_one
     skip, code, bits, longest = _shape(pieces, side_by_side)
     row_bits = count.bit_length()
     if longest * bits + row_bits > 64:
@@ -192,8 +192,7 @@ def number_strings(pieces: list[Table]) -> tuple[Bytes, Positions, NDArray[np.in
     return *spell(pieces[0][0][pieces[0][1][0] :][:skip], words, code, bits, longest), numbers
 
 
-MANY = 100_000
-"""From so many strings on it pays to work in two threads."""
+MIN_STRINGS_FOR_TWO_THREADS = 100_000
 Call = Callable[[], Any]
 
 
