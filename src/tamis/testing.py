@@ -18,7 +18,7 @@ from tamis.registry import NO_OPENERS, Openers, Opening
 from tamis.types import Ids, Pairs, Queries, Run, Scorer, Scores, Source, Spec, Stage
 from tamis.types.pipeline import Scale
 
-Opened = TypeVar("Opened", Source, Stage)
+SourceOrStage = TypeVar("SourceOrStage", Source, Stage)
 TOLERANCE = 1e-5
 """How far the score of a pair may lie from its score in another batch."""
 LONG_TEXT = 5000
@@ -227,7 +227,7 @@ def _check_run(run: Run) -> None:
     )
 
 
-def _reopened(spec: Spec, open_spec: Callable[[Spec], Opened]) -> Opened | None:
+def _reopened(spec: Spec, open_spec: Callable[[Spec], SourceOrStage]) -> SourceOrStage | None:
     """What a spec opens as it is read back from JSON; None where nothing opens one of its kinds."""
     try:
         return open_spec(json.loads(json.dumps(spec)))

@@ -38,10 +38,10 @@ def plan_learning_curve(
     texts: int,
     scoring: float,
     text_seconds: float,
-    wanted: Callable[[DataSizes], int],
+    wanted_texts: Callable[[DataSizes], int],
 ) -> None:
     """Plan two points where they fit the time, else one; none where half of the training queries
-    are too few. A training on all of them takes `texts`, `wanted` if there is time.
+    are too few. A training on all of them takes `texts`, `wanted_texts` if there is time.
     """
     data = budget.data
     if not data.learning_curve or data.judged * HELD_OUT_SHARE < MIN_TRAIN_QUERIES:
@@ -52,7 +52,7 @@ def plan_learning_curve(
         fewer = [
             replace(data, judged=round(share * data.judged)) for share in CURVE_SHARES[-points:]
         ]
-        trained = sum(min(texts, wanted(sizes)) for sizes in fewer)
+        trained = sum(min(texts, wanted_texts(sizes)) for sizes in fewer)
         seconds = text_seconds * trained * count + points * scoring * count / budget.folds
         what = "train on fewer judged queries"
         step = Step(LEARNING_CURVE, "learning curve", what, seconds, size=points)
