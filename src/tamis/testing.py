@@ -146,7 +146,7 @@ def _check_truncation(scorer: Scorer, words: int) -> None:
 
 
 def check_source(source: Source, queries: Queries, openers: Openers = NO_OPENERS) -> None:
-    """The queries asked for, the house order, no more than the top, the same every time.
+    """The queries asked for, the order of trec_eval, no more than the top, the same every time.
 
     The spec is plain JSON, and where all its kinds can be opened (by tamis or by the `openers` for
     kinds of one's own, see `tamis.registry.Opening`) the source that it opens gives the same run.
@@ -215,7 +215,7 @@ def _copied(run: Run) -> Run:
 
 
 def _check_run(run: Run) -> None:
-    """Whole columns, numbers for scores, no document twice, and the house order."""
+    """Whole columns, numbers for scores, no document twice, and the order of trec_eval."""
     _require(isinstance(run, Run), f"what comes back is a {type(run).__name__}, not a run")
     try:
         ordered = Run(run.queries, run.docs, run.offsets, run.doc, run.score, run.extra)

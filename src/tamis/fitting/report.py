@@ -28,7 +28,7 @@ from tamis.types import Document, Qrels, Queries, Run
 LEVEL = 0.05
 SUGGESTED_JUDGEMENTS = 50
 """So many judged queries are asked for where there are none."""
-DocumentLookup = Callable[[str], Document]
+DocumentById = Callable[[str], Document]
 """A document by its id; `KeyError` where there is none."""
 
 
@@ -46,7 +46,7 @@ def write_report(
     path: Path,
     result: FitResult,
     tested: RankedQueries,
-    document: DocumentLookup | None = None,
+    document: DocumentById | None = None,
     *,
     date: datetime | None = None,
 ) -> None:
@@ -58,7 +58,7 @@ def write_report(
 def report_page(
     result: FitResult,
     tested: RankedQueries,
-    document: DocumentLookup | None = None,
+    document: DocumentById | None = None,
     *,
     date: datetime | None = None,
 ) -> str:
@@ -85,7 +85,7 @@ def report_page(
 
 
 def _tested(
-    result: FitResult, tested: RankedQueries, document: DocumentLookup | None
+    result: FitResult, tested: RankedQueries, document: DocumentById | None
 ) -> dict[str, Any] | None:
     """What was measured on test queries; None where there were none."""
     if result.evaluation is None:
@@ -213,7 +213,7 @@ def _suggested_judgements(result: FitResult) -> dict[str, Any]:
 
 
 def _subject(
-    result: FitResult, tested: RankedQueries, names: Sequence[str], document: DocumentLookup | None
+    result: FitResult, tested: RankedQueries, names: Sequence[str], document: DocumentById | None
 ) -> Subject:
     """The evaluation as if only these systems had been tested."""
     assert result.evaluation is not None
@@ -242,7 +242,7 @@ def _only(evaluation: Evaluation, runs: Sequence[str]) -> Evaluation:
     )
 
 
-def _excerpts(lookup: DocumentLookup, passages: str) -> Callable[[str, int], str]:
+def _excerpts(lookup: DocumentById, passages: str) -> Callable[[str, int], str]:
     """What the report shows of a document: the passage with a number, or its beginning."""
     spec = parse_spec(passages)
 

@@ -27,23 +27,23 @@ def guard_view(result: FitResult) -> dict[str, Any]:
         paragraphs = [_default(result)]
     else:
         paragraphs = [_compared(result), _rule(result, selection)]
-    options = selection.options if selection else ()
+    systems = selection.systems if selection else ()
     comparisons = decision.test.comparisons if decision else ()
     return {
         "paragraphs": paragraphs,
-        "means": {held_out.option.name: held_out.mean for held_out in options},
+        "means": {held_out.system.name: held_out.mean for held_out in systems},
         "tests": "; ".join(
             f"against {comparison.baseline} {figures(comparison)}" for comparison in comparisons
         ),
-        "options": [
+        "systems": [
             (
-                held_out.option.name,
+                held_out.system.name,
                 f"{held_out.mean:.4f}",
                 signed(held_out.difference),
                 "–" if held_out.standard_error is None else f"{held_out.standard_error:.4f}",
                 p_value(held_out.p_value),
             )
-            for held_out in options
+            for held_out in systems
         ],
     }
 

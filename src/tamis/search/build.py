@@ -178,19 +178,19 @@ class Feed:
             batch.append(document)
             size += len(document.text)
             if size >= BATCH_TEXT or len(batch) >= BATCH_DOCUMENTS:
-                self._hand_over(batch)
+                self._enqueue(batch)
                 batch, size = [], 0
                 if self._counter.full(self._memory):
                     break
-        self._hand_over(batch)
+        self._enqueue(batch)
         self._queue.put(None)
 
-    def _hand_over(self, batch: list[Document]) -> None:
+    def _enqueue(self, batch: list[Document]) -> None:
         self.check()
         self._queue.put(encode_texts([searched_text(document) for document in batch]))
 
     def count(self, files: ArraysWriter) -> None:
-        """Count what is handed over until the end, then write the postings: the other thread."""
+        """Count batches until the end, then write the postings: the other thread."""
         ended = False
         try:
             while (batch := self._queue.get()) is not None:

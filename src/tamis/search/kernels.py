@@ -18,11 +18,11 @@ from tamis.search.segments import Postings
 from tamis.search.term_counts import DOCUMENTS_PER_WINDOW, Ints, Longs
 from tamis.search.topk import Number, keep_best, sort_descending
 from tamis.search.window_topk import (
+    collect_candidates_by_scan,
+    collect_candidates_from_postings,
+    collect_candidates_with_lookups,
     finish,
-    harvest_all,
-    harvest_looking_up,
-    harvest_walking,
-    settle,
+    prune_to_k,
     threshold_of,
 )
 
@@ -86,7 +86,7 @@ def search_window(
         total += ends[t] - starts[t]
     if looked_up > 0:
         for t in range(looked_up, present):
-            count, threshold = harvest_looking_up(
+            count, threshold = collect_candidates_with_lookups(
                 segment,
                 base,
                 t,
@@ -105,11 +105,11 @@ def search_window(
         return count, threshold
     if total < MIN_POSTINGS_TO_SCAN:
         for t in range(present):
-            count, threshold = harvest_walking(
+            count, threshold = collect_candidates_from_postings(
                 segment, base, starts[t], ends[t], scale, terms, k, work, count, threshold
             )
         return count, threshold
-    return harvest_all(segment, base, size, scale, terms, k, work, count, threshold)
+    return collect_candidates_by_scan(segment, base, size, scale, terms, k, work, count, threshold)
 
 
 @jit
@@ -165,7 +165,7 @@ def search_query(
             threshold,
         )
         if count >= enough or count >= 2 * k:
-            count, threshold = settle(segment, most, scale, k, work, count, threshold)
+            count, threshold = prune_to_k(segment, most, scale, k, work, count, threshold)
     return finish(segment, most, scale, work, count)
 
 

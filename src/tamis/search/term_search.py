@@ -175,5 +175,5 @@ def unpack(best: Keys, counts: Longs) -> tuple[Longs, Ints, Floats]:
 def as_run(
     queries: Queries, snapshot: Snapshot, columns: tuple[Longs, Ints, NDArray[np.float32]]
 ) -> Run:
-    """The columns as a run: they stand in the house order already."""
+    """The columns as a run: they are in the order of trec_eval already."""
     return Run._unchecked(queries, snapshot.ids, *columns)

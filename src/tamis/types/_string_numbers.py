@@ -205,12 +205,12 @@ def _in_two_threads(calls: list[Call]) -> list[Any]:
         return [job.result() for job in [pool.submit(call) for call in calls]]
 
 
-Run = Callable[[list[Call]], list[Any]]
+CallRunner = Callable[[list[Call]], list[Any]]
 Shape = tuple[int, NDArray[np.uint64], int, int]
 """How many leading bytes all share, the alphabet, bits a byte, most bytes after those shared."""
 
 
-def _shape(pieces: list[Table], side_by_side: Run) -> Shape:
+def _shape(pieces: list[Table], side_by_side: CallRunner) -> Shape:
     def looked_at(piece: Table) -> tuple[int, NDArray[np.uint64], int]:
         data, offsets = piece
         prefix = common_prefix(data, offsets)
@@ -228,7 +228,7 @@ def _shape(pieces: list[Table], side_by_side: Run) -> Shape:
 
 
 def _sorted_keys(
-    pieces: list[Table], count: int, shape: Shape, row_bits: int, side_by_side: Run
+    pieces: list[Table], count: int, shape: Shape, row_bits: int, side_by_side: CallRunner
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Every string's word above its row, sorted, as two halves."""
     keys = np.empty(count, np.uint64)
