@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from tamis.collection.readers import open_collection
 from tamis.errors import require
 from tamis.evaluation import evaluate
-from tamis.fitting.guard import SELECTION_LEVEL, Option, decide, select
+from tamis.fitting.guard import SELECTION_LEVEL, ComparedSystem, decide, select
 from tamis.fitting.plan import MIN_QUERIES
 from tamis.fitting.system import DEFAULT_FUSION_WEIGHT
 from tamis.pipeline.fuse import weighted_sum
@@ -56,9 +56,9 @@ BM25, START = "BM25", "start"
 
 
 class World(NamedTuple):
-    """What is offered, the true values, and the options that are counted."""
+    """What is offered, the true values, and the systems that are counted."""
 
-    options: list[Option]
+    systems: list[ComparedSystem]
     truth: Values
     counted: set[str]
 
@@ -142,39 +142,39 @@ def worlds(values: Mapping[str, Values]) -> dict[str, World]:
     for world, (start, more, counted) in offered.items():
         levels = {BM25: 1, start: 1, f"{start}+BM25": 0} | dict.fromkeys(more, 2)
         table = np.array([{**values, **more}[name] for name in levels])
-        made[world] = World([Option(*each) for each in levels.items()], table, counted)
+        made[world] = World([ComparedSystem(*each) for each in levels.items()], table, counted)
     return made
 
 
-def best_mean(options: Sequence[Option], table: Values) -> str:
+def best_mean(systems: Sequence[ComparedSystem], table: Values) -> str:
     """The naive rule."""
-    return options[int(table.mean(axis=1).argmax())].name
+    return systems[int(table.mean(axis=1).argmax())].name
 
 
-def one_error(options: Sequence[Option], table: Values) -> str:
+def one_error(systems: Sequence[ComparedSystem], table: Values) -> str:
     """The simplest within one standard error of the best, no lower than the start or BM25."""
     means = table.mean(axis=1)
     behind = table[means.argmax()] - table
     error = behind.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
     near = (behind.mean(axis=1) <= error + 1e-12) & (means >= means[:2].max())
     within = np.flatnonzero(near).tolist()
-    return options[min(within, key=lambda n: (options[n].complexity, -means[n]))].name
+    return systems[min(within, key=lambda n: (systems[n].complexity, -means[n]))].name
 
 
 def guarded(
-    options: Sequence[Option], judged: Values, test: Values, level: float
+    systems: Sequence[ComparedSystem], judged: Values, test: Values, level: float
 ) -> tuple[str, str]:
     """What the guard chooses, and what it hands over after its test."""
-    _, start, default = (option.name for option in options[:3])
+    _, start, default = (system.name for system in systems[:3])
     required = [default, *([BM25] if judged.shape[1] >= MIN_QUERIES else [])]
-    selection = select(options, judged, required, level=level)
-    named = {option.name: row for option, row in zip(options, test, strict=True)}
+    selection = select(systems, judged, required, level=level)
+    named = {system.name: row for system, row in zip(systems, test, strict=True)}
     decision = decide(selection, named, [start, BM25], resamples=10)
     return selection.selected, decision.selected
 
 
 def handed(
-    options: Sequence[Option], truth: Values, size: int, draws: int, level: float
+    systems: Sequence[ComparedSystem], truth: Values, size: int, draws: int, level: float
 ) -> dict[str, list[str]]:
     """What every rule hands over, draw by draw."""
     generator = np.random.default_rng(size)
@@ -182,8 +182,8 @@ def handed(
     for _ in range(draws):
         judged = truth[:, generator.integers(0, truth.shape[1], size)]
         test = truth[:, generator.integers(0, truth.shape[1], TESTED)]
-        plain = best_mean(options, judged), one_error(options, judged)
-        names = *plain, *guarded(options, judged, test, level)
+        plain = best_mean(systems, judged), one_error(systems, judged)
+        names = *plain, *guarded(systems, judged, test, level)
         for rule, name in zip(RULES, names, strict=True):
             found[rule].append(name)
     return found
@@ -193,8 +193,8 @@ def show(values: Mapping[str, Values], draws: int, level: float) -> None:
     """Print how often what is counted is handed over, and what every rule gives in truth."""
     for name, each in values.items():
         print(f"{name:16}{each.mean():.4f}")
-    for world, (options, truth, counted) in worlds(values).items():
-        lead = dict(zip((each.name for each in options), truth.mean(axis=1), strict=True))
+    for world, (systems, truth, counted) in worlds(values).items():
+        lead = dict(zip((each.name for each in systems), truth.mean(axis=1), strict=True))
         better = max(list(lead.values())[:2])
         lead = {name: float(mean - better) for name, mean in lead.items()}
         print(
@@ -202,7 +202,7 @@ def show(values: Mapping[str, Values], draws: int, level: float) -> None:
             "of everything"
         )
         for size in SIZES:
-            for rule, names in handed(options, truth, size, draws, level).items():
+            for rule, names in handed(systems, truth, size, draws, level).items():
                 taken = [lead[name] for name in names if name in counted]
                 print(f"{size:5} {rule:10}{100 * len(taken) / draws:6.1f}%"
                       f"{np.mean(taken) if taken else np.nan:+8.4f}"

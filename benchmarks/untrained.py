@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from benchmarks.fitting import MEASURE, NAMES, index_with_vectors
 from tamis.collection.readers import open_collection
 from tamis.evaluation import evaluate
-from tamis.fitting.guard import Option, select
+from tamis.fitting.guard import ComparedSystem, select
 from tamis.fitting.query_splits import passages_for, sample
 from tamis.fitting.reranker_runs import FoldRuns
 from tamis.fitting.selection import base_system, required_baselines
@@ -121,11 +121,11 @@ def show_drawn(everything: Sequence[System], table: NDArray[np.float64], draws: 
         generator, line = np.random.default_rng(size), f"{size:8}"
         drawn = [table[:, generator.integers(0, table.shape[1], size)] for _ in range(draws)]
         for order, levels in orders.items():
-            options = [Option(*each) for each in zip(names, levels, strict=True)]
+            systems = [ComparedSystem(*each) for each in zip(names, levels, strict=True)]
             required = [base.name, BM25]
             if order == USUAL:
                 required = required_baselines(everything, size)
-            chosen = [select(options, each, required).selected for each in drawn]
+            chosen = [select(systems, each, required).selected for each in drawn]
             leads = np.array([at[name] for name in chosen]) - better
             line += f"{leads.mean():+11.4f}{100 * (leads < LOSS).mean():6.1f}%"
         print(line, flush=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tamis.collection.arrow_files import DIGEST, read_metadata, read_parquet, write_parquet
+from tamis.collection.arrow_files import DIGEST_KEY, read_metadata, read_parquet, write_parquet
 from tamis.collection.candidate_rows import reranking_to_parquet
 from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.collection.readers import open_collection
@@ -200,14 +200,14 @@ def test_a_damaged_file_without_digest_ends_in_no_raw_exception(tmp_path: Path, 
     file = path / kind.inside if kind.inside else path
     if file.suffix == ".parquet":
         pq.write_table(pq.read_table(file), file)
-        assert DIGEST not in pq.read_metadata(file).metadata
+        assert DIGEST_KEY not in pq.read_metadata(file).metadata
     refused, _ = try_damaged(path, f"{name} of others", kind, COUNT)
     assert refused
 
 
 def test_a_file_without_digest_is_read(tmp_path: Path) -> None:
     write_qrels(Qrels.from_dict({"q1": {"d1": 1}}), tmp_path / "ours.parquet")
-    assert DIGEST in pq.read_metadata(tmp_path / "ours.parquet").metadata
+    assert DIGEST_KEY in pq.read_metadata(tmp_path / "ours.parquet").metadata
     pq.write_table(
         pa.table({"query": ["q1"], "doc": ["d1"], "grade": [1]}), tmp_path / "theirs.parquet"
     )
@@ -219,7 +219,7 @@ def test_a_changed_value_or_fact_is_found(tmp_path: Path) -> None:
     write_parquet(table, tmp_path / "good")
     assert read_parquet(tmp_path / "good") == table
     assert read_metadata(tmp_path / "good")[b"k"] == b"v"
-    digests = pq.read_metadata(tmp_path / "good").metadata[DIGEST]
+    digests = pq.read_metadata(tmp_path / "good").metadata[DIGEST_KEY]
     others = {
         "value": table.set_column(1, "n", pa.array([1, 2, 4])),
         "null": table.set_column(0, "id", pa.array(["a", "", "b"])),
@@ -230,7 +230,7 @@ def test_a_changed_value_or_fact_is_found(tmp_path: Path) -> None:
     for name, other in others.items():
         with pq.ParquetWriter(tmp_path / name, other.schema) as writer:
             writer.write_table(other)
-            writer.add_key_value_metadata({DIGEST: digests})
+            writer.add_key_value_metadata({DIGEST_KEY: digests})
         with pytest.raises(DamagedError, match="is not what was written"):
             read_parquet(tmp_path / name)
     for name in ("fact", "name"):

@@ -22,7 +22,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Announcer, "said", False)
     for listener in event._registered["numba:compile"]:
         if isinstance(listener, Announcer):
-            listener.said = False
+            listener.has_announced = False
 
 
 def compile_one(dispatcher: Any) -> None:

@@ -29,13 +29,13 @@ def jit_with(**flags: Any) -> Callable[[Kernel], Kernel]:
 class Announcer(event.Listener):
     """Says in a terminal, once, why nothing moves: what is not on disk yet is compiled."""
 
-    said = False
+    has_announced = False
 
     def on_start(self, event: Any) -> None:
         """A kernel, ours or not, is about to be compiled."""
         ours = event.data["dispatcher"].py_func.__module__.startswith("tamis.")
-        if ours and not self.said and sys.stderr.isatty():
-            self.said = True
+        if ours and not self.has_announced and sys.stderr.isatty():
+            self.has_announced = True
             print("compiling for this processor, only once: up to a minute", file=sys.stderr)
 
     def on_end(self, event: Any) -> None:

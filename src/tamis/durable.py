@@ -413,8 +413,7 @@ def describe_progress(done: int, total: int | None, elapsed: float, unit: str = 
     return f"{done:,} of {total:,}{unit} ({done / total:.0%}), {speed}{time_left}"
 
 
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-"""The units of time that people write, in seconds."""
+SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 _NUMBER = r"[0-9]{1,9}+(?:\.[0-9]{0,9}+)?+|\.[0-9]{1,9}+"
@@ -429,7 +428,7 @@ def parse_time(text: str, unit: Literal["s", "m"]) -> float:
     compact = re.sub(r"\s+", "", text.lower())
     compact += unit if re.fullmatch(_NUMBER, compact) else ""
     amounts = re.findall(rf"({_NUMBER})(h|min|ms|m|s)", compact)
-    seconds = math.fsum(float(number) * UNITS[name] for number, name in amounts)
+    seconds = math.fsum(float(number) * SECONDS_PER_UNIT[name] for number, name in amounts)
     if "".join(number + name for number, name in amounts) != compact or not 0 < seconds < math.inf:
         raise InputError(f"{text!r} is not a length of time", hint="write 20m, 1h30m, 90s or 200ms")
     return seconds

@@ -52,7 +52,7 @@ PYTHON = "python"
 """The kind of what only exists in a Python program: no spec can bring it back."""
 NUMBER = (int, float)
 
-Opened = TypeVar("Opened")
+Resource = TypeVar("Resource")
 Opener = Callable[[Spec, "Opening"], Any]
 Openers = Mapping[str, Mapping[str, Opener]]
 NO_OPENERS: Openers = MappingProxyType({})
@@ -172,11 +172,11 @@ class Opening:
             )
         return path
 
-    def share(self, key: str, open_it: Callable[[], Opened]) -> Opened:
+    def share(self, key: str, open_it: Callable[[], Resource]) -> Resource:
         """What is known under a key, opened at the first call."""
         if key not in self._shared:
             self._shared[key] = open_it()
-        return cast(Opened, self._shared[key])
+        return cast(Resource, self._shared[key])
 
 
 def open_source(

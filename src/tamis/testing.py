@@ -18,7 +18,7 @@ from tamis.registry import NO_OPENERS, Openers, Opening
 from tamis.types import Ids, Pairs, Queries, Run, Scorer, Scores, Source, Spec, Stage
 from tamis.types.pipeline import Scale
 
-Opened = TypeVar("Opened", Source, Stage)
+SourceOrStage = TypeVar("SourceOrStage", Source, Stage)
 TOLERANCE = 1e-5
 """How far the score of a pair may lie from its score in another batch."""
 LONG_TEXT = 5000
@@ -146,7 +146,7 @@ def _check_truncation(scorer: Scorer, words: int) -> None:
 
 
 def check_source(source: Source, queries: Queries, openers: Openers = NO_OPENERS) -> None:
-    """The queries asked for, the house order, no more than the top, the same every time.
+    """The queries asked for, the order of trec_eval, no more than the top, the same every time.
 
     The spec is plain JSON, and where all its kinds can be opened (by tamis or by the `openers` for
     kinds of one's own, see `tamis.registry.Opening`) the source that it opens gives the same run.
@@ -215,7 +215,7 @@ def _copied(run: Run) -> Run:
 
 
 def _check_run(run: Run) -> None:
-    """Whole columns, numbers for scores, no document twice, and the house order."""
+    """Whole columns, numbers for scores, no document twice, and the order of trec_eval."""
     _require(isinstance(run, Run), f"what comes back is a {type(run).__name__}, not a run")
     try:
         ordered = Run(run.queries, run.docs, run.offsets, run.doc, run.score, run.extra)
@@ -227,7 +227,7 @@ def _check_run(run: Run) -> None:
     )
 
 
-def _reopened(spec: Spec, open_spec: Callable[[Spec], Opened]) -> Opened | None:
+def _reopened(spec: Spec, open_spec: Callable[[Spec], SourceOrStage]) -> SourceOrStage | None:
     """What a spec opens as it is read back from JSON; None where nothing opens one of its kinds."""
     try:
         return open_spec(json.loads(json.dumps(spec)))

@@ -364,7 +364,7 @@ def test_interrupted_it_goes_on(
 ) -> None:
     arguments = ["label", "teacher", "-c", "docs", "--candidates", "run.trec", "--split", "train",
                  "--teacher", "model", "-o", "out.parquet"]  # fmt: skip
-    monkeypatch.setattr(passage_scores, "PAIRS", 2)
+    monkeypatch.setattr(passage_scores, "FULL_CHUNK_PAIRS", 2)
     score, calls = CrossEncoder.score, list[int]()
 
     def counted(self: CrossEncoder, pairs: Pairs) -> Scores:

@@ -96,7 +96,7 @@ def test_an_interrupted_job_says_how_to_go_on(
 ) -> None:
     arguments = [*RERANK, "--model", "model", "-o", "out.trec", "--json"]
     with monkeypatch.context() as patch:
-        patch.setattr(passage_scores, "PAIRS", 1)
+        patch.setattr(passage_scores, "FULL_CHUNK_PAIRS", 1)
         score, calls = CrossEncoder.score, list[int]()
 
         def interrupted(self: CrossEncoder, pairs: Pairs) -> Scores:

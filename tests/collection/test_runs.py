@@ -200,7 +200,7 @@ def test_what_exists_is_replaced_only_by_force(tmp_path: Path, name: str) -> Non
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_lines_in_any_order_come_in_the_house_order(tmp_path: Path) -> None:
+def test_lines_in_any_order_come_in_the_order_of_trec_eval(tmp_path: Path) -> None:
     run = read_run(write(tmp_path, TEXT))
     assert as_lists(run) == {query: list(docs.items()) for query, docs in MEANT.items()}
 

@@ -23,7 +23,7 @@ from tamis.fitting import candidate_models, reranker_runs
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.folds import Fold, make_folds
-from tamis.fitting.guard import Option, decide, select
+from tamis.fitting.guard import ComparedSystem, decide, select
 from tamis.fitting.job import run_fit as fit
 from tamis.fitting.json_records import from_json, to_json
 from tamis.fitting.plan import DataSizes as Sizes
@@ -327,7 +327,7 @@ def test_very_few_judgements_hold_on_to_the_usual_way(tmp_path: Path, base: Path
     assert sieve is not None and not plan.has("fine_tuned")
     selection = sieve.result.selection
     assert selection is not None
-    assert selection.queries == 2 and len(selection.options) == 6
+    assert selection.queries == 2 and len(selection.systems) == 6
     assert selection.selected == "hybrid"  # two queries are never significant
     assert (sieve.result.base_system, sieve.result.baseline) == ("base model", "BM25")
     report = (tmp_path / "s" / "report.html").read_text("utf-8")
@@ -995,12 +995,12 @@ def test_ten_judged_queries_can_put_words_alone_before_the_default() -> None:
     ]  # fmt: skip
     default = default_system(systems)
     assert (default.name, default.weight) == ("base model + BM25 (.75)", 0.75)
-    options = [Option(system.name, system.complexity) for system in systems]
+    compared = [ComparedSystem(system.name, system.complexity) for system in systems]
     for judged, expected in ((9, default.name), (10, "BM25")):
         fused = [0.5] * (judged - 1) + [0.4]  # lower on one query: not significant, yet lower
         table = [[0.5] * judged, [0.1] * judged, [0.2] * judged, [0.3] * judged, fused]
         required = required_baselines(systems, judged)
-        assert select(options, table, required).selected == expected
+        assert select(compared, table, required).selected == expected
 
 
 def test_nothing_selected_is_below_the_default_your_run_or_bm25() -> None:

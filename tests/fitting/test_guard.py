@@ -16,22 +16,24 @@ from scipy import stats
 
 from tamis.errors import InputError
 from tamis.fitting import guard
-from tamis.fitting.guard import Option, Selection, compare_with, decide, select
+from tamis.fitting.guard import ComparedSystem, Selection, compare_with, decide, select
 from tamis.fitting.json_records import from_json, to_json
 
-THREE = [Option("bm25", 0), Option("base", 1), Option("tuned", 2)]
-FOUR = [*THREE, Option("fused", 3)]
+THREE = [ComparedSystem("bm25", 0), ComparedSystem("base", 1), ComparedSystem("tuned", 2)]
+FOUR = [*THREE, ComparedSystem("fused", 3)]
 
 
 REQUIRED = ("base", "bm25")
 
 
-def chosen(options: Sequence[Option], values: Sequence[Sequence[float]], **more: Any) -> Selection:
-    return select(options, np.array(values), REQUIRED, **more)
+def chosen(
+    systems: Sequence[ComparedSystem], values: Sequence[Sequence[float]], **more: Any
+) -> Selection:
+    return select(systems, np.array(values), REQUIRED, **more)
 
 
 def p_of(choice: Selection, name: str) -> float | None:
-    return next(one.p_value for one in choice.options if one.option.name == name)
+    return next(one.p_value for one in choice.systems if one.system.name == name)
 
 
 def test_a_lead_on_every_query_is_no_luck() -> None:
@@ -75,22 +77,22 @@ def test_errors_are_those_of_the_paired_difference_to_the_best(last: float) -> N
     values = np.array([[0.1, 0.2, 0.3, 0.1], [0.3, 0.2, 0.3, 0.5], [0.9, 0.4, 0.8, last]])
     choice = select(THREE, values, REQUIRED)
     assert (choice.best, choice.selected) == ("tuned", "tuned" if last == 0.6 else "base")
-    for each, row in zip(choice.options, values, strict=True):
+    for each, row in zip(choice.systems, values, strict=True):
         assert each.mean == pytest.approx(row.mean())
         assert each.difference == pytest.approx(row.mean() - values[2].mean())
         assert each.standard_error == pytest.approx(stats.sem(row - values[2]))
 
 
 def test_of_equally_simple_options_the_best_mean() -> None:
-    options = [*THREE[:2], Option("point .5", 2), Option("point 1", 2)]
-    choice = chosen(options, [[0.1] * 5, [0.2] * 5, [0.5] * 5, [0.5, 0.5, 0.5, 0.5, 0.6]])
+    systems = [*THREE[:2], ComparedSystem("point .5", 2), ComparedSystem("point 1", 2)]
+    choice = chosen(systems, [[0.1] * 5, [0.2] * 5, [0.5] * 5, [0.5, 0.5, 0.5, 0.5, 0.6]])
     assert choice.selected == "point 1"
     assert choice.rejections["point .5"] == ".020 below point 1"
 
 
 def test_what_is_below_the_start_or_the_baseline_is_refused_however_simple() -> None:
-    options = [Option("bm25", 1), Option("base", 2), Option("words", 0)]
-    choice = chosen(options, [[0.4, 0.5], [0.3, 0.5], [0.3, 0.5]])
+    systems = [ComparedSystem("bm25", 1), ComparedSystem("base", 2), ComparedSystem("words", 0)]
+    choice = chosen(systems, [[0.4, 0.5], [0.3, 0.5], [0.3, 0.5]])
     assert choice.selected == "bm25"
     assert choice.rejections == {"base": ".050 below bm25", "words": ".050 below bm25"}
 
@@ -117,7 +119,7 @@ def test_what_a_simpler_option_surpasses_is_never_chosen() -> None:
 def test_one_or_two_queries_never_leave_the_start(queries: int) -> None:
     choice = chosen(THREE, [[0.0] * queries, [0.1] * queries, [1.0] * queries])
     assert choice.selected == "base"
-    assert choice.options[0].standard_error is None or queries == 2
+    assert choice.systems[0].standard_error is None or queries == 2
 
 
 def test_many_queries_draw_signs_and_come_near_every_sign() -> None:
@@ -145,7 +147,7 @@ def test_with_one_rival_and_many_queries_luck_is_that_of_the_normal_distribution
 
 
 @pytest.mark.parametrize(
-    ("options", "values", "problem"),
+    ("systems", "values", "problem"),
     [
         (THREE, [[0.1], [0.1]], "values of shape"),
         (THREE, [[], [], []], "values of shape"),
@@ -155,32 +157,32 @@ def test_with_one_rival_and_many_queries_luck_is_that_of_the_normal_distribution
     ],
 )
 def test_bad_input_is_refused(
-    options: list[Option], values: list[list[float]], problem: str
+    systems: list[ComparedSystem], values: list[list[float]], problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem) as caught:
-        chosen(options, values)
+        chosen(systems, values)
     assert caught.value.hint
 
 
 @st.composite
-def offers(draw: st.DrawFn) -> tuple[list[Option], NDArray[np.float64]]:
+def offers(draw: st.DrawFn) -> tuple[list[ComparedSystem], NDArray[np.float64]]:
     count, queries = draw(st.integers(2, 6)), draw(st.integers(1, 14))
     levels = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
-    names = ["bm25", "base", *(f"option {n}" for n in range(count - 2))]
+    names = ["bm25", "base", *(f"system {n}" for n in range(count - 2))]
     cells = st.lists(st.integers(0, 4), min_size=queries, max_size=queries)
     values = np.array([draw(cells) for _ in names]) / 4
-    return [Option(*each) for each in zip(names, levels, strict=True)], values
+    return [ComparedSystem(*each) for each in zip(names, levels, strict=True)], values
 
 
 @given(offers())
 @settings(max_examples=150, deadline=None)
 def test_the_chosen_is_never_below_and_never_surpassed_by_something_simpler(
-    offer: tuple[list[Option], NDArray[np.float64]],
+    offer: tuple[list[ComparedSystem], NDArray[np.float64]],
 ) -> None:
-    options, values = offer
-    choice = select(options, values, REQUIRED)
-    means = {option.name: row.mean() for option, row in zip(options, values, strict=True)}
-    level = {option.name: option.complexity for option in options}
+    systems, values = offer
+    choice = select(systems, values, REQUIRED)
+    means = {system.name: row.mean() for system, row in zip(systems, values, strict=True)}
+    level = {system.name: system.complexity for system in systems}
     mine = means[choice.selected]
     assert mine >= max(means["base"], means["bm25"]) - 1e-9
     for name, mean in means.items():
@@ -196,30 +198,30 @@ def test_the_chosen_is_never_below_and_never_surpassed_by_something_simpler(
 @given(offers())
 @settings(max_examples=80, deadline=None)
 def test_order_of_queries_does_not_matter_and_a_worse_option_is_never_chosen(
-    offer: tuple[list[Option], NDArray[np.float64]],
+    offer: tuple[list[ComparedSystem], NDArray[np.float64]],
 ) -> None:
-    options, values = offer
-    before = select(options, values, REQUIRED)
+    systems, values = offer
+    before = select(systems, values, REQUIRED)
     if values.shape[1] <= guard.MAX_EXACT_QUERIES:
-        turned = select(options, values[:, ::-1], REQUIRED)
+        turned = select(systems, values[:, ::-1], REQUIRED)
         assert turned.selected == before.selected
     worse = np.vstack([values, values.min(axis=0) - 0.25])
-    after = select([*options, Option("worse", 9)], worse, REQUIRED)
+    after = select([*systems, ComparedSystem("worse", 9)], worse, REQUIRED)
     assert after.selected != "worse"
-    levels = {option.name: option.complexity for option in options}
-    assert levels[after.selected] <= levels[before.selected], "more options make it more careful"
+    levels = {system.name: system.complexity for system in systems}
+    assert levels[after.selected] <= levels[before.selected], "more systems make it more careful"
 
 
 def test_luck_protects_from_the_luckiest_of_many() -> None:
-    """Ten options that are exactly as good as the start: few are taken, by best mean nearly all."""
+    """Ten systems that are exactly as good as the start: few are taken, by best mean nearly all."""
     generator = np.random.default_rng(0)
-    options = [*THREE[:2], *(Option(f"lucky {n}", 2) for n in range(10))]
+    systems = [*THREE[:2], *(ComparedSystem(f"lucky {n}", 2) for n in range(10))]
     taken = naive = 0
     for _ in range(150):
         start = generator.random(60)
         lucky = start + generator.normal(0, 0.3, (10, 60))
         values = np.vstack([start - 1, start, lucky])
-        taken += chosen(options, values.tolist()).selected != "base"
+        taken += chosen(systems, values.tolist()).selected != "base"
         naive += int(values.mean(axis=1).argmax() > 1)
     assert taken / 150 < guard.SELECTION_LEVEL + 3 * np.sqrt(
         guard.SELECTION_LEVEL * (1 - guard.SELECTION_LEVEL) / 150
@@ -306,13 +308,13 @@ def test_p_values_are_those_of_enumeration() -> None:
 
 
 def test_a_floor_that_is_named_replaces_start_and_baseline() -> None:
-    options = [Option("usual", 0), Option("bm25", 1), Option("base", 1)]
+    systems = [ComparedSystem("usual", 0), ComparedSystem("bm25", 1), ComparedSystem("base", 1)]
     lucky = [[0.5, 0.5, 0.5, 0.5], [0.2, 0.2, 0.2, 0.2], [0.5, 0.5, 0.5, 0.9]]
-    assert select(options, lucky, REQUIRED).selected == "base"
-    choice = select(options, lucky, ["usual"])
+    assert select(systems, lucky, REQUIRED).selected == "base"
+    choice = select(systems, lucky, ["usual"])
     assert choice.selected == "usual"
     assert choice.rejections["bm25"] == ".300 below usual"
     sure = [*lucky[:2], [0.9, 0.9, 0.9, 0.9]]
-    assert select(options, sure, ["usual"]).selected == "base"
-    with pytest.raises(InputError, match="'no' is not among the options"):
-        select(options, lucky, ["no"])
+    assert select(systems, sure, ["usual"]).selected == "base"
+    with pytest.raises(InputError, match="'no' is not among the systems"):
+        select(systems, lucky, ["no"])

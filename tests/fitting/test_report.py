@@ -19,7 +19,7 @@ from tamis.evaluation import Evaluation, compare, evaluate
 from tamis.fitting.answer_features import features, relevant_rows
 from tamis.fitting.calibration import Bin, Calibration
 from tamis.fitting.comparison_family import correct_by_family, family_of
-from tamis.fitting.guard import Option, Selection, decide, select
+from tamis.fitting.guard import ComparedSystem, Selection, decide, select
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.plan import Plan, Step
 from tamis.fitting.report import RankedQueries, report_page, write_report
@@ -108,8 +108,8 @@ def fit_in_miniature(
     retrievers = [kinds["bm25"], *([] if candidates == "bm25" else [kinds[candidates]])]
     systems = all_systems(retrievers, kinds[candidates], [kinds[key] for key in skills])
     held_out = values_of(rankings(systems, skills, to_train, 3, 10, candidates), to_train)
-    options = [Option(system.name, system.complexity) for system in systems]
-    selection = select(options, held_out, [BASE, BM25])
+    compared = [ComparedSystem(system.name, system.complexity) for system in systems]
+    selection = select(compared, held_out, [BASE, BM25])
     runs = rankings(systems, tested_skills or skills, to_test, 4, 20, candidates)
     values = dict(zip(runs, values_of(runs, to_test), strict=True))
     baselines = [BASE, BM25, default_system(systems).name]

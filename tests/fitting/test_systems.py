@@ -127,7 +127,7 @@ def figures(result: FitResult) -> list[Any]:
     return [
         [(one.reranker, one.weight, one.held_out, one.test, one.selected)
          for one in result.systems],
-        [(one.mean, one.difference, one.p_value) for one in selection.options],
+        [(one.mean, one.difference, one.p_value) for one in selection.systems],
         [(place[one.baseline], one.difference, one.p_value) for one in decision.test.comparisons],
         place[result.selected], place[result.baseline], place[result.default_system],
         [(point.queries, point.mean) for point in result.learning_curve],

@@ -58,7 +58,7 @@ def test_scores_are_the_teachers() -> None:
 def test_killed_at_any_moment_it_goes_on_to_the_same_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passage_scores, "PAIRS", 4)
+    monkeypatch.setattr(passage_scores, "FULL_CHUNK_PAIRS", 4)
     whole = teacher(RUN, Length(), DOCUMENTS, passages="sentences:1:1", model="length")
     write_examples(whole, tmp_path / "whole.parquet")
     for kill in range(0, 36, 5):

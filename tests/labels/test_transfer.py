@@ -289,7 +289,7 @@ def test_nothing_relevant_was_retrieved() -> None:
 def test_killed_it_goes_on_to_the_same_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passage_scores, "PAIRS", 1)
+    monkeypatch.setattr(passage_scores, "FULL_CHUNK_PAIRS", 1)
     write_examples(transferred(), tmp_path / "whole")
     for kill in (0, 1, 4):  # before the first document, the second, the third
         with pytest.raises(KeyboardInterrupt), ScoreCache(tmp_path / f"s{kill}", "spy") as cache:

@@ -128,7 +128,7 @@ from tamis.pipeline.cache import ScoreCache
 from tamis.pipeline.rerank import rerank
 from tamis.types import Document, Queries, Query, Run, Scores
 
-passage_scores.PAIRS = 16
+passage_scores.FULL_CHUNK_PAIRS = 16
 
 
 class Sums:

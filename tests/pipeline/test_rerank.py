@@ -355,8 +355,8 @@ def test_of_a_stream_only_what_is_wanted_is_kept() -> None:
 @pytest.mark.parametrize(("pairs", "fetched"), [(1, 1), (2, 3), (5, 2)])
 def test_chunks_change_nothing(pairs: int, fetched: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rerank(Words(), DOCUMENTS, passages="sentences:1:1")(RUN)
-    monkeypatch.setattr(passage_scores, "PAIRS", pairs)
-    monkeypatch.setattr(passage_scores, "FETCHED", fetched)
+    monkeypatch.setattr(passage_scores, "FULL_CHUNK_PAIRS", pairs)
+    monkeypatch.setattr(passage_scores, "DOCUMENTS_PER_FETCH", fetched)
     scorer = Words()
     assert rerank(scorer, DOCUMENTS, passages="sentences:1:1")(RUN) == expected
     assert max(len(seen) for seen in scorer.seen) <= pairs + 1
@@ -375,7 +375,7 @@ def test_a_pair_is_scored_once_in_a_chunk() -> None:
 
 
 def test_a_chunk_holds_only_so_much_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passage_scores, "CHARACTERS", 40)
+    monkeypatch.setattr(passage_scores, "FULL_CHUNK_CHARACTERS", 40)
     scorer = Words()
     rerank(scorer, DOCUMENTS)(RUN)
     assert len(scorer.seen) > 3

@@ -13,7 +13,7 @@ from tamis.errors import DamagedError, InputError
 from tamis.models import import_model, open_scorer
 from tamis.models.folder import open_model, verify_model
 from tamis.scorers import weight_digests
-from tamis.scorers.weight_digests import KEY
+from tamis.scorers.weight_digests import WEIGHT_DIGESTS_KEY
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ def test_it_works_where_nothing_can_be_remembered(
 
 def test_a_note_without_digests_is_not_checked_and_a_damaged_one_is_told(model: Path) -> None:
     note = json.loads((model / "tamis.json").read_text())
-    assert note[KEY].keys() == {"model.safetensors"}
-    assert KEY not in open_model(model).facts
-    (model / "tamis.json").write_text(json.dumps({**note, KEY: ["x"]}))
-    with pytest.raises(DamagedError, match=KEY):
+    assert note[WEIGHT_DIGESTS_KEY].keys() == {"model.safetensors"}
+    assert WEIGHT_DIGESTS_KEY not in open_model(model).facts
+    (model / "tamis.json").write_text(json.dumps({**note, WEIGHT_DIGESTS_KEY: ["x"]}))
+    with pytest.raises(DamagedError, match=WEIGHT_DIGESTS_KEY):
         open_scorer(model)
-    del note[KEY]
+    del note[WEIGHT_DIGESTS_KEY]
     (model / "tamis.json").write_text(json.dumps(note))
     flip(model / "model.safetensors")
     open_scorer(model)

@@ -83,7 +83,7 @@ def built(documents: Sequence[Document], path: Path) -> Index:
 
 
 def assert_best(run: Run, expected: Mapping[str, float], k: int, total: float = 10) -> None:
-    """The run's first query has the k best documents, in the house order, with these scores.
+    """The run's first query has the k best documents, in the order of trec_eval, with these scores.
 
     `total` is the sum of the weights: scores are exact to a share of the highest possible one.
     """

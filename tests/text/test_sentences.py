@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tamis.text.sentences import LONGEST, NAME, VERSION, split_sentences
+from tamis.text.sentences import MAX_SENTENCE_CHARACTERS, NAME, VERSION, split_sentences
 
 
 def pieces(text: str) -> list[str]:
@@ -107,7 +107,7 @@ def test_a_long_piece_is_cut_where_it_bears_it_best() -> None:
     text = f"{', '.join([clause] * 20)}; {', '.join([clause] * 20)}"
     found = pieces(text)
     assert [piece[-1] for piece in found] == [";", "t"]
-    assert all(len(piece) <= LONGEST for piece in found)
+    assert all(len(piece) <= MAX_SENTENCE_CHARACTERS for piece in found)
     assert len(pieces("x" * 5000)) == 1, "there is no place to cut"
     assert [len(piece) for piece in pieces("x" * 5000 + " " + "y" * 10)] == [5000, 10]
 
@@ -135,7 +135,7 @@ def test_spans_cover_all_but_white_space(text: str) -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from(["word", "x" * 30, "and,", "so;"]), min_size=300, max_size=900))
 def test_no_sentence_is_too_long_if_it_can_be_helped(words: list[str]) -> None:
-    assert all(len(piece) <= LONGEST for piece in pieces(" ".join(words)))
+    assert all(len(piece) <= MAX_SENTENCE_CHARACTERS for piece in pieces(" ".join(words)))
 
 
 @pytest.mark.parametrize(
@@ -173,4 +173,6 @@ def test_law_has_no_long_sentences(data: Path) -> None:
     with (data / "aila" / "corpus.jsonl").open(encoding="utf-8") as lines:
         texts = [json.loads(next(lines))["text"] for _ in range(200)]
     lengths = [end - start for text in texts for start, end in split_sentences(text)]
-    assert sum(length for length in lengths if length > LONGEST) < 0.006 * sum(lengths)
+    assert sum(length for length in lengths if length > MAX_SENTENCE_CHARACTERS) < 0.006 * sum(
+        lengths
+    )

@@ -13,7 +13,7 @@ SCORES = st.floats(-4, 4, width=16) | st.sampled_from([0.0, -0.0, 1.0, 1 + 1e-9]
 RANKINGS = st.dictionaries(IDS, st.dictionaries(IDS, SCORES, max_size=8), max_size=6)
 
 
-def house_order(ranking: dict[str, float]) -> list[str]:
+def trec_eval_order(ranking: dict[str, float]) -> list[str]:
     """trec_eval's rule, written as a sort: float32 score down, then id down by bytes."""
     by_id = sorted(ranking, key=str.encode, reverse=True)
     return sorted(by_id, key=lambda doc: -float(np.float32(ranking[doc])))
@@ -21,11 +21,11 @@ def house_order(ranking: dict[str, float]) -> list[str]:
 
 @given(RANKINGS)
 @settings(deadline=None)
-def test_every_query_is_in_the_house_order(rankings: dict[str, dict[str, float]]) -> None:
+def test_every_query_is_in_the_order_of_trec_eval(rankings: dict[str, dict[str, float]]) -> None:
     run = Run.from_dict(rankings)
     assert sorted(run) == sorted(rankings)
     for query, ranking in rankings.items():
-        assert run[query].ids == house_order(ranking)
+        assert run[query].ids == trec_eval_order(ranking)
 
 
 @given(RANKINGS, st.randoms())

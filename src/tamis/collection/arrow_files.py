@@ -20,10 +20,10 @@ import xxhash
 from tamis.errors import DamagedError, InputError
 
 PARQUET_MAGIC = b"PAR1"
-DIGEST = b"tamis.digest"
-"""Under which name the metadata keeps the two digests, with a colon between."""
-ROWS = 4096
-"""How many rows of a file are in memory at a time where it is read in batches."""
+DIGEST_KEY = b"tamis.digest"
+"""The metadata's key for the two digests, with a colon between."""
+ROWS_IN_MEMORY = 4096
+"""Where a file is read or written in batches."""
 DIGEST_ROWS = 1 << 16
 """How many rows are digested at a time; the digest does not depend on it."""
 READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
@@ -79,7 +79,7 @@ def _contents(column: pa.Array) -> tuple[Any, Any, Any]:
 def _schema_digest(schema: pa.Schema) -> str:
     """The digest of the columns' names and types and of what the metadata says beside it."""
     columns = [(field.name, _type_name(field.type)) for field in schema]
-    facts = sorted(item for item in (schema.metadata or {}).items() if item[0] != DIGEST)
+    facts = sorted(item for item in (schema.metadata or {}).items() if item[0] != DIGEST_KEY)
     return str(xxhash.xxh3_64_hexdigest(repr((columns, facts)).encode("utf-8", "surrogatepass")))
 
 
@@ -112,7 +112,7 @@ class ParquetWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             digests = f"{_schema_digest(self._schema)}:{self._digest.hexdigest()}"
-            self._writer.add_key_value_metadata({DIGEST: digests.encode()})
+            self._writer.add_key_value_metadata({DIGEST_KEY: digests.encode()})
         self._writer.close()
 
 
@@ -169,7 +169,7 @@ def read_parquet(
     return table
 
 
-def parquet_batches(path: Path, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
+def parquet_batches(path: Path, rows: int = ROWS_IN_MEMORY) -> Iterator[pa.RecordBatch]:
     """A Parquet file, some rows at a time; the digest is checked after the last."""
     with reading(path), _open_parquet(path) as file:
         expected = _expected_digest(file, path)
@@ -214,7 +214,7 @@ def _open_parquet(path: Path, source: pa.Buffer | None = None) -> Iterator[pq.Pa
 def _expected_digest(file: pq.ParquetFile, path: Path) -> str:
     """The digest that the columns must have, or none; that of the schema is checked here."""
     schema, facts = file.schema_arrow, dict(file.metadata.metadata or {})
-    digests = facts.pop(DIGEST, None)
+    digests = facts.pop(DIGEST_KEY, None)
     if digests is None:
         return ""
     facts.pop(b"ARROW:schema", None)  # the schema, in which pyarrow repeats the facts

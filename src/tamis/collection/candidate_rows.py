@@ -280,7 +280,7 @@ def _chunks(table: Path, chunk: int) -> Iterator[list[Row]]:
         yield rows
 
 
-_KEY = itemgetter(0, 4, 1, 5)
+_SORT_KEY = itemgetter(0, 4, 1, 5)
 """qid, relevancy, pid, line of a row of a run; strings compare as their bytes do."""
 
 
@@ -290,7 +290,7 @@ def _write_merged(
     schema = order.schema.remove(order.schema.get_field_index("line"))
     schema = schema.append(pa.field("q_idx", pa.int32())).append(pa.field("p_idx", pa.int32()))
     schema = schema.with_metadata({b"tamis": b"reranking"})
-    rows = _indexed(table, merge(*map(_run, runs), key=_KEY))
+    rows = _indexed(table, merge(*map(_run, runs), key=_SORT_KEY))
     with ParquetWriter(out, schema) as writer:
         while batch := list(islice(rows, 16 * BATCH_ROWS)):
             columns = [list(column) for column in zip(*batch, strict=True)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tamis.collection.lines import PACKED
+from tamis.collection.lines import COMPRESSION_SUFFIXES
 from tamis.errors import InputError
 
 
 def packed_as(folder: Path, name: str) -> list[Path]:
     """The files of this name, plain or packed, that a folder has."""
-    paths = (folder / f"{name}{suffix}" for suffix in PACKED)
+    paths = (folder / f"{name}{suffix}" for suffix in COMPRESSION_SUFFIXES)
     return [path for path in paths if path.is_file()]
 
 
@@ -47,7 +47,7 @@ def plain_name(path: Path) -> str:
     >>> plain_name(Path("queries.dev.tsv.gz"))
     'queries.dev.tsv'
     """
-    return path.stem if path.suffix in PACKED[1:] else path.name
+    return path.stem if path.suffix in COMPRESSION_SUFFIXES[1:] else path.name
 
 
 def kind_of(name: str) -> str:

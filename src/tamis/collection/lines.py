@@ -19,8 +19,8 @@ from tamis.errors import InputError, LineError
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
-PACKED = ("", ".gz", ".zst")
-"""What may follow the name of a file of a known layout."""
+COMPRESSION_SUFFIXES = ("", ".gz", ".zst")
+"""What may follow the name of a file of a known layout, first nothing."""
 _CHUNK = 1 << 17
 _BUFFER = 1 << 18
 

@@ -14,7 +14,7 @@ from tamis import durable
 from tamis.collection._records import Columns, Record
 from tamis.collection.arrow_files import (
     PARQUET_MAGIC,
-    ROWS,
+    ROWS_IN_MEMORY,
     ParquetWriter,
     arrow_batches,
     parquet_batches,
@@ -60,7 +60,7 @@ def _write_parquet(records: RecordStream, path: Path, notes: LossNotes, force: b
         schema = pa.schema([pa.field(name, pa.string()) for name in names])
         stream = records.read(notes)
         with ParquetWriter(unfinished, schema) as writer:
-            while rows := [*islice(stream, ROWS)]:
+            while rows := [*islice(stream, ROWS_IN_MEMORY)]:
                 cells = [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
                 writer.write(pa.record_batch(cells, schema=schema))
 

@@ -24,8 +24,8 @@ AnyRun = Run | Frame | Mapping[Any, Any] | str | os.PathLike[str]
 QRELS_FORMS = 'as Qrels, {"q1": {"d1": 1}}, a DataFrame (query_id, doc_id, relevance) or a path'
 RUN_FORMS = 'as Run, {"q1": {"d1": 12.5}}, a DataFrame (query_id, doc_id, score) or a path'
 ORDER = "the judgements come first, then the runs: evaluate(qrels, runs, measures)"
-ALONE = "run"
-"""The name of a run that was handed in alone and is no file."""
+DEFAULT_RUN_NAME = "run"
+"""Of a run that was handed in alone and is no file."""
 
 
 def as_qrels(qrels: AnyQrels) -> Qrels:
@@ -54,7 +54,7 @@ def as_qrels(qrels: AnyQrels) -> Qrels:
     raise InputError(f"the judgements are {_kind(qrels)}", hint=f"hand them in {QRELS_FORMS}")
 
 
-def as_run(run: AnyRun, name: str = ALONE) -> Run:
+def as_run(run: AnyRun, name: str = DEFAULT_RUN_NAME) -> Run:
     """A run from whatever holds one; `name` is what errors call it.
 
     >>> as_run({"q1": {"d1": 1, "d2": 2.5}})["q1"].ids
@@ -93,7 +93,7 @@ def as_runs(runs: AnyRun) -> dict[str, Run]:
     if isinstance(runs, list | tuple | set):
         raise InputError("the runs have no names", hint='name them: {"bm25": run, "mine": other}')
     if not isinstance(runs, Mapping) or _is_one_run(runs):
-        return {ALONE: as_run(runs)}
+        return {DEFAULT_RUN_NAME: as_run(runs)}
     return {check_name(name): as_run(run, name) for name, run in runs.items()}
 
 

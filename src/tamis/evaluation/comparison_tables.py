@@ -40,21 +40,21 @@ class Plain:
 
     def text(self) -> str:
         """For `print`, in aligned columns."""
-        return f"{visible(self.title)}\n{align([self.heads, *self.rows], left=2)}"
+        return f"{visible(self.title)}\n{align([self.heads, *self.rows], text_columns=2)}"
 
     def html(self) -> str:
         """For a notebook."""
         table = {"title": self.title, "heads": self.heads, "rows": self.rows}
-        return render("notebook.html", **table, left=2, notes=())
+        return render("notebook.html", **table, text_columns=2, notes=())
 
     def markdown(self) -> str:
         """For a page."""
         lines = [self.heads, *self.rows]
-        shown = [[text.replace("|", r"\|") for text in line] for line in lines]
-        widths = [max(3, *map(len, column)) for column in zip(*shown, strict=True)]
+        cells = [[text.replace("|", r"\|") for text in line] for line in lines]
+        widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
         rule = ["-" * w if n < 2 else "-" * (w - 1) + ":" for n, w in enumerate(widths)]
-        drawn = [padded_line(line, widths) for line in (shown[0], rule, *shown[1:])]
-        return f"{self.title}\n\n" + "\n".join(drawn) + "\n"
+        table_lines = [padded_line(line, widths) for line in (cells[0], rule, *cells[1:])]
+        return f"{self.title}\n\n" + "\n".join(table_lines) + "\n"
 
     def latex(self) -> str:
         """For a paper, with booktabs rules."""
@@ -73,25 +73,25 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Plain:
     """
     heads = ("run", "measure", "difference", "95% interval", "p (t)", "p (t, Holm)",
              "p (t, Bonferroni)", "p (rand.)", "p (rand., Holm)", "win/tie/loss")  # fmt: skip
-    rows = tuple(_cells(one) for one in comparisons)
+    rows = tuple(_cells(comparison) for comparison in comparisons)
     return Plain(f"against {comparisons[0].baseline}", heads, rows)
 
 
-def _cells(one: Comparison) -> tuple[str, ...]:
+def _cells(comparison: Comparison) -> tuple[str, ...]:
     interval = "–"
-    if one.interval is not None:
-        interval = f"{one.interval.low:+.4f} .. {one.interval.high:+.4f}"
+    if comparison.interval is not None:
+        interval = f"{comparison.interval.low:+.4f} .. {comparison.interval.high:+.4f}"
     return (
-        one.run,
-        str(one.measure),
-        f"{round(one.difference, 4) + 0.0:+.4f}",
+        comparison.run,
+        str(comparison.measure),
+        f"{round(comparison.difference, 4) + 0.0:+.4f}",
         interval,
-        p_value(one.t_test.raw),
-        p_value(one.t_test.holm),
-        p_value(one.t_test.bonferroni),
-        p_value(one.randomisation.raw),
-        p_value(one.randomisation.holm),
-        f"{one.wins}/{one.ties}/{one.losses}",
+        p_value(comparison.t_test.raw),
+        p_value(comparison.t_test.holm),
+        p_value(comparison.t_test.bonferroni),
+        p_value(comparison.randomisation.raw),
+        p_value(comparison.randomisation.holm),
+        f"{comparison.wins}/{comparison.ties}/{comparison.losses}",
     )
 
 
@@ -103,14 +103,14 @@ def agreements(runs: Mapping[str, Run], k: int = 10) -> list[dict[str, str | flo
     ]
 
 
-def agreement_table(found: Sequence[Mapping[str, str | float]], k: int = 10) -> Plain:
+def agreement_table(pairs: Sequence[Mapping[str, str | float]], k: int = 10) -> Plain:
     """What `agreements` found, a row a pair."""
     heads = ("run", "and run", f"overlap@{k}", f"Jaccard@{k}", "Kendall's tau", "RBO")
-    rows = tuple(tuple(map(_shown, row.values())) for row in found)
+    rows = tuple(tuple(map(_cell_text, row.values())) for row in pairs)
     return Plain("agreement, mean over the queries both have", heads, rows)
 
 
-def _shown(value: str | float) -> str:
+def _cell_text(value: str | float) -> str:
     if isinstance(value, str):
         return value
     return "–" if value != value else f"{value:.3f}"

@@ -26,17 +26,17 @@ def precision_recall(qrels: Qrels, run: Run, relevant: int = 1) -> NDArray[np.fl
     number_in_run = qrels.queries.positions_in(run.queries.ids)
     for row, number in enumerate(number_in_run.tolist()):
         judged = slice(int(qrels.offsets[row]), int(qrels.offsets[row + 1]))
-        wanted = qrels.doc[judged][qrels.grade[judged] >= relevant]
-        if number >= 0 and len(wanted):
-            found = np.isin(number_in_qrels[run.ranking(number).doc], wanted)
-            table[row] = _interpolated(found, len(wanted))
+        relevant_docs = qrels.doc[judged][qrels.grade[judged] >= relevant]
+        if number >= 0 and len(relevant_docs):
+            is_relevant = np.isin(number_in_qrels[run.ranking(number).doc], relevant_docs)
+            table[row] = _interpolated(is_relevant, len(relevant_docs))
     return table
 
 
-def _interpolated(found: NDArray[np.bool_], wanted: int) -> NDArray[np.float64]:
+def _interpolated(is_relevant: NDArray[np.bool_], num_relevant: int) -> NDArray[np.float64]:
     """The best precision at or after the rank where each level of recall is reached."""
-    ranks = np.flatnonzero(found) + 1
+    ranks = np.flatnonzero(is_relevant) + 1
     precision = np.arange(1, len(ranks) + 1) / ranks
     best = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
-    needed = (RECALL_LEVELS * wanted + 0.9).astype(np.int64)  # trec_eval's rounding up
+    needed = (RECALL_LEVELS * num_relevant + 0.9).astype(np.int64)  # trec_eval's rounding up
     return best[np.minimum(np.maximum(needed - 1, 0), len(ranks))]

@@ -13,12 +13,11 @@ from tamis._jit import jit
 
 Values = NDArray[np.float64]
 
-EXACT = 16
-"""Up to so many differences every choice of signs is tried."""
-TINY = 1e-12
+MAX_EXACT_DIFFERENCES = 16
+"""Up to so many every choice of signs is tried."""
+VALUE_TOLERANCE = 1e-12
 """Differences and sums closer than this are the same number, computed in another order."""
-CHUNK = 1 << 22
-"""How many random numbers are held at a time."""
+RANDOM_NUMBERS_PER_CHUNK = 1 << 22
 
 
 def sign_flips(differences: Values, samples: int, seed: int) -> Values:
@@ -27,7 +26,7 @@ def sign_flips(differences: Values, samples: int, seed: int) -> Values:
     p = np.ones(len(packed))
     sampled = []
     for number, row in enumerate(packed):
-        if len(row) > EXACT:
+        if len(row) > MAX_EXACT_DIFFERENCES:
             sampled.append(number)
         elif len(row):
             p[number] = _every_sign(row)
@@ -39,12 +38,12 @@ def sign_flips(differences: Values, samples: int, seed: int) -> Values:
 def _every_sign(row: Values) -> float:
     choices = np.arange(1 << len(row))[:, np.newaxis] >> np.arange(len(row)) & 1
     sums = np.abs((1 - 2 * choices) @ row)
-    return float(np.mean(sums >= abs(row.sum()) - TINY * len(row)))
+    return float(np.mean(sums >= abs(row.sum()) - VALUE_TOLERANCE * len(row)))
 
 
 def _random_signs(rows: list[Values], samples: int, seed: int) -> Values:
     tables = [_signed_sums(row) for row in rows]
-    bounds = [abs(row.sum()) - TINY * len(row) for row in rows]
+    bounds = [abs(row.sum()) - VALUE_TOLERANCE * len(row) for row in rows]
     width = max(len(table) for table in tables)
     generator = np.random.default_rng(seed)
     extreme = np.zeros(len(rows))
@@ -107,5 +106,5 @@ def _resampled_means(by_query: Values, samples: NDArray[np.int32]) -> Values:
 
 
 def _chunks(samples: int, width: int) -> list[int]:
-    size = max(1, CHUNK // width)
+    size = max(1, RANDOM_NUMBERS_PER_CHUNK // width)
     return [min(size, samples - start) for start in range(0, samples, size)]

@@ -53,8 +53,8 @@ def write_report(
         command=command,
         date=date,
     )
-    with new_file(path, force=force) as part:
-        part.write_text(page, encoding="utf-8")
+    with new_file(path, force=force) as file:
+        file.write_text(page, encoding="utf-8")
 
 
 def report_page(
@@ -186,5 +186,5 @@ def _examples(ids: Ids) -> str:
     >>> _examples(Ids.of(["q1"])), _examples(Ids.of(["q1", "q2"]))
     ('1 query (q1)', '2 queries (q1, q2)')
     """
-    shown = ", ".join(ids[number] for number in range(min(5, len(ids))))
-    return f"{counted(len(ids))} ({shown}{', …' if len(ids) > 5 else ''})"
+    first_ids = ", ".join(ids[number] for number in range(min(5, len(ids))))
+    return f"{counted(len(ids))} ({first_ids}{', …' if len(ids) > 5 else ''})"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from tamis.evaluation.randomisation import TINY
+from tamis.evaluation.randomisation import VALUE_TOLERANCE
 from tamis.evaluation.report_subject import Subject
 from tamis.pages.charts import Values, bars, scatter
 from tamis.pages.wording import shorten, signed
@@ -44,11 +44,11 @@ class QueryRow:
 
 @dataclass(frozen=True, slots=True)
 class QueryTable:
-    """Some queries; `shown` are the runs whose documents are shown."""
+    """Some queries; `shown_runs` are the runs whose documents are shown."""
 
     heading: str
     names: list[str]
-    shown: list[str]
+    shown_runs: list[str]
     has_change: bool
     rows: list[QueryRow]
     if_empty: str = ""
@@ -73,7 +73,7 @@ def single_queries(subject: Subject) -> dict[str, Any]:
 def _compared(subject: Subject, baseline: str, run: str) -> dict[str, Any]:
     """One run against the baseline: differences, scatter, queries helped and hurt most."""
     measure, old, new = subject.measure, subject.values(baseline), subject.values(run)
-    change = np.where(np.abs(new - old) < TINY, 0.0, new - old)
+    change = np.where(np.abs(new - old) < VALUE_TOLERANCE, 0.0, new - old)
     labels = [
         f"{subject.label(number)}\n{before:.3f} → {after:.3f} ({signed(after - before, 3)})"
         for number, (before, after) in enumerate(zip(old.tolist(), new.tolist(), strict=True))
@@ -119,11 +119,11 @@ def _hardest(subject: Subject) -> QueryTable:
     names = list(subject.runs)
     mean = np.mean([subject.values(run) for run in names], axis=0)
     order = np.argsort(mean, kind="stable")[:SHOWN_QUERIES].tolist()
-    shown = names[:1] if len(names) > 3 else names
+    shown_runs = names[:1] if len(names) > 3 else names
     what = "" if len(names) == 1 else ", by the mean over runs"
     heading = f"The queries with the lowest {subject.measure}{what}"
-    rows = [_row(subject, number, names, shown, 280) for number in order]
-    return QueryTable(heading, names, shown, False, rows)
+    rows = [_row(subject, number, names, shown_runs, 280) for number in order]
+    return QueryTable(heading, names, shown_runs, False, rows)
 
 
 def _all_queries(subject: Subject) -> QueryTable:
@@ -136,7 +136,7 @@ def _row(
     subject: Subject,
     number: int,
     names: Sequence[str],
-    shown: Sequence[str],
+    shown_runs: Sequence[str],
     characters: int,
     change: float | None = None,
 ) -> QueryRow:
@@ -145,7 +145,7 @@ def _row(
         text=shorten(subject.texts[number], characters),
         values=[float(subject.values(name)[number]) for name in names],
         change=change,
-        documents=[_first_documents(subject, name, number) for name in shown],
+        documents=[_first_documents(subject, name, number) for name in shown_runs],
     )
 
 

@@ -66,26 +66,35 @@ def differences(subject: Subject) -> dict[str, Any] | None:
         *([] if tests == 1 else [f"Corrected for {tests} tests made together."]),
     ]
     groups = []
-    for measure in dict.fromkeys(one.measure for one in subject.comparisons):
-        of_measure = [one for one in subject.comparisons if one.measure == measure]
+    for measure in dict.fromkeys(comparison.measure for comparison in subject.comparisons):
+        of_measure = [
+            comparison for comparison in subject.comparisons if comparison.measure == measure
+        ]
         limits = shared_limits(of_measure)
-        rows = [(one, interval(one, limits), one.verdict(subject.level)) for one in of_measure]
+        rows = [
+            (comparison, interval(comparison, limits), comparison.verdict(subject.level))
+            for comparison in of_measure
+        ]
         groups.append((str(measure), whisker_scale(limits), rows))
     return {"heading": f"Differences to {subject.baseline}", "groups": groups, "notes": notes}
 
 
-def interval(one: Comparison, limits: tuple[float, float]) -> Markup:
+def interval(comparison: Comparison, limits: tuple[float, float]) -> Markup:
     """A difference with its interval, drawn; of a single query without one."""
-    if one.interval is None:
-        return whisker(one.difference, (one.difference, one.difference), limits)
-    return whisker(one.difference, (one.interval.low, one.interval.high), limits)
+    if comparison.interval is None:
+        return whisker(
+            comparison.difference, (comparison.difference, comparison.difference), limits
+        )
+    return whisker(
+        comparison.difference, (comparison.interval.low, comparison.interval.high), limits
+    )
 
 
 def shared_limits(comparisons: Sequence[Comparison]) -> tuple[float, float]:
     """The ends of the axis that the pictures of one measure share."""
-    ends = [0.0, *(one.difference for one in comparisons)]
-    for one in comparisons:
-        if one.interval is not None:
-            ends += [one.interval.low, one.interval.high]
+    ends = [0.0, *(comparison.difference for comparison in comparisons)]
+    for comparison in comparisons:
+        if comparison.interval is not None:
+            ends += [comparison.interval.low, comparison.interval.high]
     marks = ticks(min(ends), max(ends))
     return marks[0], marks[-1]

@@ -91,7 +91,7 @@ def compare(
     differences = np.array(
         [evaluation.values(run, m) - evaluation.values(baseline, m) for run, m in pairs]
     )
-    differences[np.abs(differences) < randomisation.TINY] = 0
+    differences[np.abs(differences) < randomisation.VALUE_TOLERANCE] = 0
     t_tests = correct([t_test(d) for d in differences])
     flips = correct(randomisation.sign_flips(differences, samples, seed).tolist())
     bounds = randomisation.bootstrap(differences, resamples, seed)

@@ -69,7 +69,7 @@ def html_table(
         title="",
         heads=["run", *map(str, evaluation.measures)],
         rows=[[run, *cells] for run, cells in run_rows(evaluation, comparisons, level)],
-        left=1,
+        text_columns=1,
         notes=footnotes(evaluation, comparisons, level),
     )
 
@@ -78,13 +78,13 @@ def markdown(
     evaluation: Evaluation, comparisons: Sequence[Comparison] = (), level: float = 0.05
 ) -> str:
     """A pipe table, aligned also as plain text, and the small print below it."""
-    shown = [["run", *map(str, evaluation.measures)]]
+    table_rows = [["run", *map(str, evaluation.measures)]]
     for run, cells in run_rows(evaluation, comparisons, level):
-        shown.append([run, *[_markdown_cell(cell) for cell in cells]])
-    shown = [[text.replace("|", r"\|") for text in line] for line in shown]
-    widths = [max(3, *map(len, column)) for column in zip(*shown, strict=True)]
+        table_rows.append([run, *[_markdown_cell(cell) for cell in cells]])
+    table_rows = [[text.replace("|", r"\|") for text in line] for line in table_rows]
+    widths = [max(3, *map(len, column)) for column in zip(*table_rows, strict=True)]
     rule = ["-" * widths[0], *["-" * (width - 1) + ":" for width in widths[1:]]]
-    lines = [padded_line(line, widths) for line in (shown[0], rule, *shown[1:])]
+    lines = [padded_line(line, widths) for line in (table_rows[0], rule, *table_rows[1:])]
     notes = footnotes(evaluation, comparisons, level)
     return "\n".join(lines) + "\n\n" + "  \n".join(notes) + "\n"
 
@@ -195,25 +195,25 @@ def _latex_cell(cell: Cell) -> str:
 def padded_line(line: Sequence[str], widths: Sequence[int]) -> str:
     """A line of a pipe table: the first cell to the left, the others to the right."""
     first = line[0].ljust(widths[0])
-    rest = [text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True)]
-    return "| " + " | ".join([first, *rest]) + " |"
+    other_cells = [text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True)]
+    return "| " + " | ".join([first, *other_cells]) + " |"
 
 
-def align(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Rows of text in columns: the first `left` of them to the left, the others to the right.
+def align(rows: Sequence[Sequence[str]], text_columns: int = 1) -> str:
+    """Rows in columns: the first `text_columns` of them to the left, the others to the right.
 
     >>> print(align([["run", "AP"], ["bm25", "0.5000"]]))
     run       AP
     bm25  0.5000
     """
-    shown = [[visible(text).replace("\n", " ") for text in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    cells = [[visible(text).replace("\n", " ") for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join(
-            text.ljust(width) if number < left else text.rjust(width)
+            text.ljust(width) if number < text_columns else text.rjust(width)
             for number, (text, width) in enumerate(zip(row, widths, strict=True))
         )
-        for row in shown
+        for row in cells
     ]
     return "\n".join(line.rstrip() for line in lines)
 

@@ -19,9 +19,9 @@ from tamis.errors import InputError
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-FEWEST = 10
-"""So many relevant rows at least: with fewer the fit says more about the penalty than the data."""
-STEPS = 100
+MIN_RELEVANT_ROWS = 10
+"""With fewer the fit says more about the penalty than the data."""
+MAX_NEWTON_STEPS = 100
 """Newton's method needs about ten; more means it goes back and forth in the last digits."""
 
 
@@ -104,11 +104,12 @@ class Calibration:
         """
         rows, labels, firsts = _checked(features, relevant, query_of_row)
         positives = int(labels.sum())
-        if positives < FEWEST or positives == len(labels):
+        if positives < MIN_RELEVANT_ROWS or positives == len(labels):
             raise InputError(
                 f"{positives:,} relevant documents and {len(labels) - positives:,} others "
                 "are too few to calibrate scores",
-                hint=f"judge more queries: {FEWEST} relevant ones at least, and some others",
+                hint=f"judge more queries: {MIN_RELEVANT_ROWS} relevant ones at least, "
+                "and some others",
             )
         if names and len(names) != rows.shape[1]:
             raise InputError(f"{len(names)} names for {rows.shape[1]} features")
@@ -254,7 +255,7 @@ def logistic(rows: Values, labels: Flags, penalty: float) -> tuple[Values, float
 
     share = labels.mean()
     at = np.append(np.zeros(rows.shape[1]), np.log(share / (1 - share)))
-    for _ in range(STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         p = _sigmoid(matrix @ at)
         slope = matrix.T @ (p - labels) + ridge * at
         curve = (matrix * (p * (1 - p))[:, np.newaxis]).T @ matrix + np.diag(ridge)

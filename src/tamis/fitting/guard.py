@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tamis.errors import InputError
-from tamis.evaluation.randomisation import TINY
+from tamis.evaluation.randomisation import VALUE_TOLERANCE
 from tamis.evaluation.significance import Interval, bootstrap_interval, correct, t_test
 
 Values = NDArray[np.float64]
@@ -33,7 +33,7 @@ BATCH_SIZE = 256
 
 
 @dataclass(frozen=True)
-class Option:
+class ComparedSystem:
     """A system to select; of two that are alike the one of lower `complexity` is preferred."""
 
     name: str
@@ -41,17 +41,17 @@ class Option:
 
 
 @dataclass(frozen=True)
-class OptionResult:
-    """What is known about one option on the queries that are selected on."""
+class ComparedSystemResult:
+    """What is known about one system on the queries that are selected on."""
 
-    option: Option
+    system: ComparedSystem
     mean: float
     difference: float
-    """Its mean less that of the option with the highest mean."""
+    """Its mean less that of the system with the highest mean."""
     standard_error: float | None
     """Of that difference; None for a single query."""
     p_value: float | None
-    """Of its lead over the selected one, or of the lead of a more complex option over it; None
+    """Of its lead over the selected one, or of the lead of a more complex system over it; None
     where neither was tested."""
     rejected_because: str
     """Empty for the selected one."""
@@ -59,50 +59,51 @@ class OptionResult:
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected option, and why no other one was selected."""
+    """The selected system, and why no other one was selected."""
 
     selected: str
     best: str
-    """The option with the highest mean."""
+    """The system with the highest mean."""
     queries: int
-    options: tuple[OptionResult, ...] = ()
+    systems: tuple[ComparedSystemResult, ...] = ()
 
     @property
     def rejections(self) -> dict[str, str]:
-        """Why an option was rejected, by its name."""
+        """Why a system was rejected, by its name."""
         return {
-            result.option.name: result.rejected_because
-            for result in self.options
+            result.system.name: result.rejected_because
+            for result in self.systems
             if result.rejected_because
         }
 
 
 def select(
-    options: Sequence[Option],
+    systems: Sequence[ComparedSystem],
     values: ArrayLike,
     required: Sequence[str],
     *,
     level: float = SELECTION_LEVEL,
     seed: int = 0,
 ) -> Selection:
-    """Select by held-out values: a row per option, a column per query.
+    """Select by held-out values: a row per system, a column per query.
 
     What has a lower mean than a `required` baseline is rejected. A lead with a p-value of `level`
     or more does not count. `seed` draws signs where there are too many to enumerate.
 
-    >>> options = [Option("bm25", 0), Option("base", 1), Option("fine-tuned", 2)]
+    >>> complexity = {"bm25": 0, "base": 1, "fine-tuned": 2}
+    >>> systems = [ComparedSystem(*item) for item in complexity.items()]
     >>> values = [[0.2, 0.5, 0.2, 0.5], [0.5, 0.5, 0.2, 1.0], [0.5, 0.5, 0.4, 1.0]]
-    >>> selection = select(options, values, ["bm25", "base"])
+    >>> selection = select(systems, values, ["bm25", "base"])
     >>> selection.selected, selection.best
     ('base', 'fine-tuned')
     >>> print(selection.rejections["fine-tuned"])
     +.050 over base, not significant (p = .50); the simpler base is kept
     """
-    table = _checked(options, values, required)
+    table = _checked(systems, values, required)
     means = table.mean(axis=1)
-    names = [option.name for option in options]
+    names = [system.name for system in systems]
     bar = max(map(names.index, required), key=lambda number: means[number])
-    complexity = np.array([option.complexity for option in options])
+    complexity = np.array([system.complexity for system in systems])
     path = _improvements(means, complexity, float(means[bar]))
     sums = np.concatenate([signs @ table.T for signs in _signs(table.shape[1], seed)])
     beaten: dict[int, tuple[int, float]] = {}
@@ -112,41 +113,43 @@ def select(
         if p_values[rival] >= level:
             break
         beaten[selected] = rival, float(p_values[rival])
-    reasons = _Reasons(options, means, bar, selected, p_values, beaten)
+    reasons = _Reasons(systems, means, bar, selected, p_values, beaten)
     differences = table - table[path[-1]]
     results = tuple(
-        OptionResult(option, float(means[number]), float(differences[number].mean()),
-                     _standard_error(differences[number]), *reasons.of(number))
-        for number, option in enumerate(options)
+        ComparedSystemResult(system, float(means[number]), float(differences[number].mean()),
+                             _standard_error(differences[number]), *reasons.of(number))
+        for number, system in enumerate(systems)
     )  # fmt: skip
     return Selection(names[selected], names[path[-1]], table.shape[1], results)
 
 
-def _checked(options: Sequence[Option], values: ArrayLike, required: Sequence[str]) -> Values:
+def _checked(
+    systems: Sequence[ComparedSystem], values: ArrayLike, required: Sequence[str]
+) -> Values:
     table = np.asarray(values, np.float64)
-    names = [option.name for option in options]
+    names = [system.name for system in systems]
     if len(set(names)) < len(names):
-        raise InputError("two options have the same name", hint="give each its own")
+        raise InputError("two systems have the same name", hint="give each its own")
     if not required:
         raise InputError("no baseline is required", hint=f"name one of {names}")
     for name in required:
         if name not in names:
-            raise InputError(f"{name!r} is not among the options", hint=f"there are {names}")
-    if table.ndim != 2 or len(table) != len(options) or not table.shape[1]:
+            raise InputError(f"{name!r} is not among the systems", hint=f"there are {names}")
+    if table.ndim != 2 or len(table) != len(systems) or not table.shape[1]:
         raise InputError(
-            f"values of shape {table.shape} for {len(options)} options",
-            hint="one row per option, one column per judged query, one query at least",
+            f"values of shape {table.shape} for {len(systems)} systems",
+            hint="one row per system, one column per judged query, one query at least",
         )
     if not np.isfinite(table).all():
-        raise InputError("a value is no number", hint="every option needs one for every query")
+        raise InputError("a value is no number", hint="every system needs one for every query")
     return table
 
 
 def _improvements(means: Values, complexity: NDArray[np.int64], bar: float) -> list[int]:
-    """The options worth a test, the least complex first: each better than all before it."""
+    """The systems worth a test, the least complex first: each better than all before it."""
     path: list[int] = []
     for number in np.lexsort((-means, complexity)).tolist():
-        if means[number] >= (means[path[-1]] + TINY if path else bar - TINY):
+        if means[number] >= (means[path[-1]] + VALUE_TOLERANCE if path else bar - VALUE_TOLERANCE):
             path.append(number)
     return path
 
@@ -168,13 +171,13 @@ def _p_values(table: Values, sums: Values, against: int, rivals: NDArray[np.bool
     """For each rival, how often random signs put one of the rivals as far ahead; 1 for others.
 
     A lead counts by its spread (the sum over the root of the sum of squares, which rises with
-    Student's t). The same signs go to all options: those that are nearly alike count as one.
+    Student's t). The same signs go to all systems: those that are nearly alike count as one.
     """
     p_values = np.ones(len(table))
     if rivals.any():
         spread = np.sqrt(((table[rivals] - table[against]) ** 2).sum(axis=1))
         leads = sums[:, rivals] - sums[:, [against]]
-        leads = np.where(spread > TINY, leads / np.maximum(spread, TINY), 0.0)
+        leads = np.where(spread > VALUE_TOLERANCE, leads / np.maximum(spread, VALUE_TOLERANCE), 0.0)
         largest = np.sort(leads.max(axis=1))
         p_values[rivals] = 1 - np.searchsorted(largest, leads[0] - 1e-9) / len(largest)
     return p_values
@@ -188,22 +191,22 @@ def _standard_error(differences: Values) -> float | None:
 
 @dataclass(frozen=True)
 class _Reasons:
-    """Why each option was rejected."""
+    """Why each system was rejected."""
 
-    options: Sequence[Option]
+    systems: Sequence[ComparedSystem]
     means: Values
     bar: int
     selected: int
     p_values: Values
-    """Of every lead over the selected option."""
+    """Of every lead over the selected system."""
     beaten: Mapping[int, tuple[int, float]]
-    """By which option, and the p-value of that lead."""
+    """By which system, and the p-value of that lead."""
 
     def of(self, number: int) -> tuple[float | None, str]:
-        """The p-value of the test that was made, and why the option was rejected."""
+        """The p-value of the test that was made, and why the system was rejected."""
         if number == self.selected:
             return None, ""
-        if self.means[number] < self.means[self.bar] - TINY:
+        if self.means[number] < self.means[self.bar] - VALUE_TOLERANCE:
             return None, f"{self._gap(number, self.bar)} below {self._name(self.bar)}"
         if number in self.beaten:
             rival, p_value = self.beaten[number]
@@ -213,19 +216,19 @@ class _Reasons:
 
     def _against_selected(self, number: int) -> tuple[float | None, str]:
         name = self._name(self.selected)
-        simpler = self.options[number].complexity > self.options[self.selected].complexity
+        simpler = self.systems[number].complexity > self.systems[self.selected].complexity
         outcome = f"the simpler {name} is kept" if simpler else f"{name} is kept"
         lead = float(self.means[number] - self.means[self.selected])
-        if lead < -TINY:
+        if lead < -VALUE_TOLERANCE:
             return None, f"{self._gap(number, self.selected)} below {name}"
-        if lead <= TINY:
+        if lead <= VALUE_TOLERANCE:
             return None, f"no better than {name}; {outcome}"
         p_value = float(self.p_values[number])
         ahead = f"+{self._gap(number, self.selected)} over {name}"
         return p_value, f"{ahead}, not significant ({shown_p(p_value)}); {outcome}"
 
     def _name(self, number: int) -> str:
-        return self.options[number].name
+        return self.systems[number].name
 
     def _gap(self, number: int, other: int) -> str:
         return f"{abs(self.means[number] - self.means[other]):.3f}".removeprefix("0")
@@ -291,7 +294,7 @@ def compare_with(
         difference = own - theirs
         if not np.isfinite(difference).all():
             raise InputError("a value is no number", hint="every system needs one for every query")
-        differences.append(np.where(np.abs(difference) < TINY, 0.0, difference))
+        differences.append(np.where(np.abs(difference) < VALUE_TOLERANCE, 0.0, difference))
     corrected = correct([t_test(difference) for difference in differences])
     rows = []
     for name, difference, p in zip(baselines, differences, corrected, strict=True):
@@ -335,9 +338,10 @@ def decide(
 
     Where it is significantly below one of them, the best of them is selected instead.
 
-    >>> options = [Option("bm25", 0), Option("base", 1), Option("fine-tuned", 2)]
+    >>> complexity = {"bm25": 0, "base": 1, "fine-tuned": 2}
+    >>> systems = [ComparedSystem(*item) for item in complexity.items()]
     >>> held_out = [[0.2, 0.2, 0.2], [0.3, 0.3, 0.3], [0.5, 0.6, 0.7]]
-    >>> selection = select(options, held_out, ["base", "bm25"])
+    >>> selection = select(systems, held_out, ["base", "bm25"])
     >>> test = {"bm25": [0.2, 0.2, 0.3], "base": [0.4, 0.5, 0.4], "fine-tuned": [0.1, 0.1, 0.1]}
     >>> print(decide(selection, test, ["base", "bm25"]))
     base: fine-tuned is significantly below base on test queries

@@ -16,8 +16,8 @@ from tamis.fitting.plan import FOLDS, HELD_OUT_SHARE, Budget, DataSizes, Step
 from tamis.fitting.reranker_runs import FoldRuns, score_fold
 from tamis.fitting.system import Reranker, System
 
-SHARES = (0.25, 0.5)
-"""The shares of the training queries that are measured beside none and all of them."""
+CURVE_SHARES = (0.25, 0.5)
+"""Of the training queries, measured beside none and all of them."""
 CURVE_QUERIES = 100
 """On about how many held-out queries the curve is measured."""
 MIN_TRAIN_QUERIES = 10
@@ -38,19 +38,21 @@ def plan_learning_curve(
     texts: int,
     scoring: float,
     text_seconds: float,
-    wanted: Callable[[DataSizes], int],
+    wanted_texts: Callable[[DataSizes], int],
 ) -> None:
     """Plan two points where they fit the time, else one; none where half of the training queries
-    are too few. A training on all of them takes `texts`, `wanted` if there is time.
+    are too few. A training on all of them takes `texts`, `wanted_texts` if there is time.
     """
     data = budget.data
     if not data.learning_curve or data.judged * HELD_OUT_SHARE < MIN_TRAIN_QUERIES:
         return
     count = measured_folds(budget.folds, data.judged)
     step = None
-    for points in range(len(SHARES), 0, -1):
-        fewer = [replace(data, judged=round(share * data.judged)) for share in SHARES[-points:]]
-        trained = sum(min(texts, wanted(sizes)) for sizes in fewer)
+    for points in range(len(CURVE_SHARES), 0, -1):
+        fewer = [
+            replace(data, judged=round(share * data.judged)) for share in CURVE_SHARES[-points:]
+        ]
+        trained = sum(min(texts, wanted_texts(sizes)) for sizes in fewer)
         seconds = text_seconds * trained * count + points * scoring * count / budget.folds
         what = "train on fewer judged queries"
         step = Step(LEARNING_CURVE, "learning curve", what, seconds, size=points)
@@ -84,7 +86,7 @@ def measure_learning_curve(
         CurvePoint(0, _mean(fit, base, results)),
         CurvePoint(round(mean_size), _mean(fit, tuned, results)),
     ]
-    for share in SHARES[len(SHARES) - fit.plan.size_of(LEARNING_CURVE) :]:
+    for share in CURVE_SHARES[len(CURVE_SHARES) - fit.plan.size_of(LEARNING_CURVE) :]:
         size = round(share * mean_size)
         if size >= MIN_TRAIN_QUERIES:
             smaller_folds = [fold.with_share(share, fit.request.seed) for fold in folds]

@@ -50,7 +50,7 @@ class Step:
     size: int = 0
     """How many texts are trained on (queries, where documents keep their embeddings), queries
     scored, or points measured."""
-    wanted: int = 0
+    wanted_size: int = 0
     """The size it would have with more time, where that decides how queries are held out."""
 
 
@@ -110,13 +110,15 @@ class PlanProgress:
         if key in self.begun or key not in self.steps:
             return ""
         self.begun.add(key)
-        left = sum(
+        seconds_left = sum(
             max(0.0, step.seconds - spent.get(step.key, 0.0))
             for step in self.steps.values()
             if step.key == key or step.key not in spent
         )
         number = list(self.steps).index(key) + 1
-        time_left = f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
+        time_left = (
+            f"{seconds_left / 60:.0f} min" if seconds_left >= 90 else f"{seconds_left:.0f} s"
+        )
         name = self.steps[key].name
         return f"step {number} of {len(self.steps)}, about {time_left} left: {name}"
 

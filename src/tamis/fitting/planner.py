@@ -69,5 +69,5 @@ def trains_on_folds(plan: Plan, kinds: Sequence[SystemKind] = KINDS) -> bool:
 
 def _is_full(plan: Plan) -> bool:
     """Whether what decides on folds is planned, at the size it would have with more time."""
-    wanting = [step for step in plan.steps if step.planned and step.wanted]
-    return bool(wanting) and all(step.size >= step.wanted for step in wanting)
+    wanting = [step for step in plan.steps if step.planned and step.wanted_size]
+    return bool(wanting) and all(step.size >= step.wanted_size for step in wanting)

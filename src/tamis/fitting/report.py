@@ -28,7 +28,7 @@ from tamis.types import Document, Qrels, Queries, Run
 LEVEL = 0.05
 SUGGESTED_JUDGEMENTS = 50
 """So many judged queries are asked for where there are none."""
-DocumentLookup = Callable[[str], Document]
+DocumentById = Callable[[str], Document]
 """A document by its id; `KeyError` where there is none."""
 
 
@@ -46,7 +46,7 @@ def write_report(
     path: Path,
     result: FitResult,
     tested: RankedQueries,
-    document: DocumentLookup | None = None,
+    document: DocumentById | None = None,
     *,
     date: datetime | None = None,
 ) -> None:
@@ -58,7 +58,7 @@ def write_report(
 def report_page(
     result: FitResult,
     tested: RankedQueries,
-    document: DocumentLookup | None = None,
+    document: DocumentById | None = None,
     *,
     date: datetime | None = None,
 ) -> str:
@@ -85,15 +85,15 @@ def report_page(
 
 
 def _tested(
-    result: FitResult, tested: RankedQueries, document: DocumentLookup | None
+    result: FitResult, tested: RankedQueries, document: DocumentById | None
 ) -> dict[str, Any] | None:
     """What was measured on test queries; None where there were none."""
     if result.evaluation is None:
         return None
     retriever = next(
-        one.name
-        for one in result.systems
-        if one.retriever == result.candidates and (one.reranker is None or one.weight == 0)
+        system.name
+        for system in result.systems
+        if system.retriever == result.candidates and (system.reranker is None or system.weight == 0)
     )
     base = [result.base_system] if result.base_system else []
     compared = [result.baseline, retriever, *base, result.selected]
@@ -112,9 +112,9 @@ def family_note(family: BaselineTest | None, measure: str) -> str:
     count = len(family.comparisons)
     tests = "one test was" if count == 1 else f"{count} tests were"
     how = "" if count == 1 else f", corrected by Holm for these {count}"
+    baselines = listed([comparison.baseline for comparison in family.comparisons])
     return (
-        f"On these queries {tests} made: {family.system} against "
-        f"{listed([one.baseline for one in family.comparisons])}, by {measure} (paired "
+        f"On these queries {tests} made: {family.system} against {baselines}, by {measure} (paired "
         f"t-test, two-sided{how}). Every other p-value is not corrected, and only a hint."
     )
 
@@ -134,8 +134,10 @@ def _facts(result: FitResult) -> dict[str, str]:
 def _verdict(result: FitResult) -> dict[str, Any]:
     """Whether the selected system beats BM25, the base model and the default, as a sentence."""
     count = len(result.evaluation.queries) if result.evaluation else 0
-    comparisons = sorted(_comparisons(result), key=lambda one: one.baseline != result.baseline)
-    clauses = [_clause(result, one) for one in comparisons]
+    comparisons = sorted(
+        _comparisons(result), key=lambda comparison: comparison.baseline != result.baseline
+    )
+    clauses = [_clause(result, comparison) for comparison in comparisons]
     if result.selected == result.baseline:
         clauses.insert(0, ("is BM25 itself", "", False))
     elif result.selected == result.base_system:
@@ -157,9 +159,15 @@ def _comparisons(result: FitResult) -> Sequence[BaselineComparison]:
     if result.family is not None and result.family.system == result.selected:
         return result.family.comparisons
     return [
-        BaselineComparison(one.baseline, one.difference, one.t_test.raw, one.interval, False)
-        for one in (*result.against_baseline, *result.against_base)
-        if one.run == result.selected and one.measure == parse_measure(result.measure)
+        BaselineComparison(
+            comparison.baseline,
+            comparison.difference,
+            comparison.t_test.raw,
+            comparison.interval,
+            False,
+        )
+        for comparison in (*result.against_baseline, *result.against_base)
+        if comparison.run == result.selected and comparison.measure == parse_measure(result.measure)
     ]
 
 
@@ -175,14 +183,14 @@ def _stand_in_warning(result: FitResult) -> str:
     )
 
 
-def _clause(result: FitResult, one: BaselineComparison) -> tuple[str, str, bool]:
+def _clause(result: FitResult, comparison: BaselineComparison) -> tuple[str, str, bool]:
     """One comparison in words, its figures, and whether it is significant."""
-    name = "the base model" if one.baseline == result.base_system else one.baseline
-    significant = one.p_value is not None and one.p_value < LEVEL
-    verb = "beats" if one.difference > 0 else "is below"
+    name = "the base model" if comparison.baseline == result.base_system else comparison.baseline
+    significant = comparison.p_value is not None and comparison.p_value < LEVEL
+    verb = "beats" if comparison.difference > 0 else "is below"
     if not significant:
         verb = "does not differ significantly from"
-    return f"{verb} {name}", figures(one), significant
+    return f"{verb} {name}", figures(comparison), significant
 
 
 def _suggested_judgements(result: FitResult) -> dict[str, Any]:
@@ -205,16 +213,20 @@ def _suggested_judgements(result: FitResult) -> dict[str, Any]:
 
 
 def _subject(
-    result: FitResult, tested: RankedQueries, names: Sequence[str], document: DocumentLookup | None
+    result: FitResult, tested: RankedQueries, names: Sequence[str], document: DocumentById | None
 ) -> Subject:
     """The evaluation as if only these systems had been tested."""
     assert result.evaluation is not None
-    whole = result.evaluation
-    evaluation = _only(whole, [name for name in dict.fromkeys(names) if name in whole.runs])
+    full_evaluation = result.evaluation
+    evaluation = _only(
+        full_evaluation, [name for name in dict.fromkeys(names) if name in full_evaluation.runs]
+    )
     runs = {name: tested.runs[name] for name in evaluation.runs}
     texts = query_texts(evaluation.queries, tested.queries, runs)
     compared = [
-        one for one in result.against_baseline if one.run in runs and one.t_test.holm is not None
+        comparison
+        for comparison in result.against_baseline
+        if comparison.run in runs and comparison.t_test.holm is not None
     ]
     baseline = result.baseline if len(runs) > 1 else None
     excerpt = None if document is None else _excerpts(document, tested.passages)
@@ -230,7 +242,7 @@ def _only(evaluation: Evaluation, runs: Sequence[str]) -> Evaluation:
     )
 
 
-def _excerpts(lookup: DocumentLookup, passages: str) -> Callable[[str, int], str]:
+def _excerpts(lookup: DocumentById, passages: str) -> Callable[[str, int], str]:
     """What the report shows of a document: the passage with a number, or its beginning."""
     spec = parse_spec(passages)
 

@@ -27,33 +27,37 @@ def guard_view(result: FitResult) -> dict[str, Any]:
         paragraphs = [_default(result)]
     else:
         paragraphs = [_compared(result), _rule(result, selection)]
-    options = selection.options if selection else ()
+    systems = selection.systems if selection else ()
     comparisons = decision.test.comparisons if decision else ()
     return {
         "paragraphs": paragraphs,
-        "means": {one.option.name: one.mean for one in options},
-        "tests": "; ".join(f"against {one.baseline} {figures(one)}" for one in comparisons),
-        "options": [
+        "means": {held_out.system.name: held_out.mean for held_out in systems},
+        "tests": "; ".join(
+            f"against {comparison.baseline} {figures(comparison)}" for comparison in comparisons
+        ),
+        "systems": [
             (
-                one.option.name,
-                f"{one.mean:.4f}",
-                signed(one.difference),
-                "–" if one.standard_error is None else f"{one.standard_error:.4f}",
-                p_value(one.p_value),
+                held_out.system.name,
+                f"{held_out.mean:.4f}",
+                signed(held_out.difference),
+                "–" if held_out.standard_error is None else f"{held_out.standard_error:.4f}",
+                p_value(held_out.p_value),
             )
-            for one in options
+            for held_out in systems
         ],
     }
 
 
-def figures(one: BaselineComparison) -> str:
+def figures(comparison: BaselineComparison) -> str:
     """A difference with its interval and its p-value, in a sentence."""
-    parts = [signed(one.difference)]
-    if one.interval is not None:
-        parts.append(f"95% interval {interval(one.interval.low, one.interval.high)}")
-    if one.p_value is not None:
-        parts.append(p_text(one.p_value))
-    return ", ".join(parts)
+    phrases = [signed(comparison.difference)]
+    if comparison.interval is not None:
+        phrases.append(
+            f"95% interval {interval(comparison.interval.low, comparison.interval.high)}"
+        )
+    if comparison.p_value is not None:
+        phrases.append(p_text(comparison.p_value))
+    return ", ".join(phrases)
 
 
 def _default(result: FitResult) -> str:
@@ -69,8 +73,8 @@ def _default(result: FitResult) -> str:
 
 
 def _compared(result: FitResult) -> str:
-    models = list(dict.fromkeys(one.group for one in result.systems if one.group))
-    retrievers = [one.name for one in result.systems if not one.group]
+    models = list(dict.fromkeys(system.group for system in result.systems if system.group))
+    retrievers = [system.name for system in result.systems if not system.group]
     if not models:
         return f"It compared {len(result.systems)} retrievers: {listed(retrievers)}."
     weights = listed([f"{weight:.2f}".removeprefix("0") for weight in FUSION_WEIGHTS])
@@ -82,7 +86,7 @@ def _compared(result: FitResult) -> str:
 
 def _rule(result: FitResult, selection: Selection) -> str:
     if not result.trained_on_folds:
-        trained = any(one.training_minutes for one in result.systems)
+        trained = any(system.training_minutes for system in result.systems)
         models = "no model was trained on them" if trained else "nothing was trained"
         held_out = f"{models}, so nothing had to be held out"
     elif result.plan.folds > 1:
@@ -118,16 +122,16 @@ def reliability_chart(bins: Sequence[Bin]) -> Markup:
     >>> reliability_chart([Bin(0.2, 0.1, 40), Bin(0.9, 0.8, 10)]).count("<circle")
     2
     """
-    total = sum(one.count for one in bins)
+    total = sum(bin_.count for bin_ in bins)
     points = [
         Point(
-            one.predicted,
-            one.observed,
-            f"{counted(one.count)}: predicted {one.predicted:.3f}, observed {one.observed:.3f}",
+            bin_.predicted,
+            bin_.observed,
+            f"{counted(bin_.count)}: predicted {bin_.predicted:.3f}, observed {bin_.observed:.3f}",
             radius=SMALLEST_RADIUS
-            + (LARGEST_RADIUS - SMALLEST_RADIUS) * math.sqrt(one.count / total),
+            + (LARGEST_RADIUS - SMALLEST_RADIUS) * math.sqrt(bin_.count / total),
         )
-        for one in bins
+        for bin_ in bins
     ]
     panel = line_panel(
         [Line("", points)],
@@ -137,6 +141,7 @@ def reliability_chart(bins: Sequence[Bin]) -> Markup:
         diagonal=True,
     )
     described = "; ".join(
-        f"{one.observed:.2f} relevant at {one.predicted:.2f}, {counted(one.count)}" for one in bins
+        f"{bin_.observed:.2f} relevant at {bin_.predicted:.2f}, {counted(bin_.count)}"
+        for bin_ in bins
     )
     return picture("Predicted probability and what was observed", described, panel)

@@ -36,7 +36,8 @@ def learning_chart(curve: Sequence[CurvePoint], measure: str) -> Markup:
     2
     """
     points = [
-        Point(one.queries, one.mean, f"{one.mean:.4f} with {counted(one.queries)}") for one in curve
+        Point(point.queries, point.mean, f"{point.mean:.4f} with {counted(point.queries)}")
+        for point in curve
     ]
     panel = learning_panel([Line(measure, points)], y_name=measure)
     described = "; ".join(point.label for point in points)
@@ -82,7 +83,7 @@ def provenance_view(result: FitResult) -> dict[str, Any]:
 def _fact(value: object) -> str:
     """A fact as people read it, a mapping in one line."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{_spaced(name)} {_fact(one)}" for name, one in value.items())
+        return ", ".join(f"{_spaced(name)} {_fact(item)}" for name, item in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -119,16 +120,16 @@ def _truncation(truncation: Truncation | None) -> str:
 def _times(result: FitResult) -> list[tuple[str, str, str, str]]:
     """The plan against the time taken."""
     keys = {step.key for step in result.plan.steps if step.planned}
-    taken: dict[str, float] = {}
+    seconds_by_step: dict[str, float] = {}
     for timing in result.timings:
         key = timing.step if timing.step in keys else ""
-        taken[key] = taken.get(key, 0.0) + timing.seconds
+        seconds_by_step[key] = seconds_by_step.get(key, 0.0) + timing.seconds
     rows = []
     for step in result.plan.steps:
-        took = duration(taken[step.key]) if step.key in taken else "–"
+        took = duration(seconds_by_step[step.key]) if step.key in seconds_by_step else "–"
         planned = duration(step.seconds) if step.planned else "does not fit"
         rows.append((step.name, step.what, planned, took))
-    if "" in taken:
-        rows.append(("other", "what is not in the plan", "–", duration(taken[""])))
+    if "" in seconds_by_step:
+        rows.append(("other", "what is not in the plan", "–", duration(seconds_by_step[""])))
     total = duration(sum(timing.seconds for timing in result.timings))
     return [*rows, ("together", "", duration(result.plan.seconds), total)]

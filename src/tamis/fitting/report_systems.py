@@ -38,7 +38,9 @@ def systems_view(result: FitResult, family_note: str) -> dict[str, Any] | None:
 def _by_system(result: FitResult, comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     """The comparisons by the measure that systems were selected by."""
     measure = parse_measure(result.measure)
-    return {one.run: one for one in comparisons if one.measure == measure}
+    return {
+        comparison.run: comparison for comparison in comparisons if comparison.measure == measure
+    }
 
 
 def _group(

@@ -16,7 +16,7 @@ from tamis.fitting.answer_features import feature_names, features, relevant_rows
 from tamis.fitting.calibration import Answers, Calibration
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold, all_queries, make_folds
-from tamis.fitting.guard import Decision, Option, Selection, decide, select
+from tamis.fitting.guard import ComparedSystem, Decision, Selection, decide, select
 from tamis.fitting.learning_curve import CurvePoint, measure_learning_curve
 from tamis.fitting.plan import MIN_QUERIES
 from tamis.fitting.planner import trains_on_folds
@@ -162,9 +162,9 @@ def _select_by_judgements(
     held_out = np.concatenate(
         [fold_runs.values(systems, request.measure) for fold_runs in results], 1
     )
-    options = [Option(system.name, system.complexity) for system in systems]
+    compared = [ComparedSystem(system.name, system.complexity) for system in systems]
     required = required_baselines(systems, held_out.shape[1])
-    selection = select(options, held_out, required, seed=request.seed)
+    selection = select(compared, held_out, required, seed=request.seed)
     selected, decision = _system_named(systems, selection.selected), None
     final: dict[Reranker, Path | None] = {}
     if last:

@@ -20,9 +20,9 @@ from tamis.judging.pools import Pooled
 from tamis.text.near import is_same_query
 from tamis.types import Queries
 
-SECONDS = 6.0
-"""What an answer takes, until the judge's own pace is known."""
-PACE = 20
+ASSUMED_SECONDS_PER_ANSWER = 6.0
+"""Until the judge's own pace is known."""
+PACE_ANSWERS = 20
 """The pace is the median of so many last answers, so that a break does not count."""
 
 
@@ -100,7 +100,7 @@ class Judging:
 
     def seconds_left(self) -> float:
         """How long that takes at the judge's pace."""
-        pace = [*self._took[-PACE:], *[SECONDS] * (5 - len(self._took))]
+        pace = [*self._took[-PACE_ANSWERS:], *[ASSUMED_SECONDS_PER_ANSWER] * (5 - len(self._took))]
         return self.num_left * median(pace)
 
     def place(self) -> Place | None:

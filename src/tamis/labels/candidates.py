@@ -35,7 +35,7 @@ from tamis.pipeline.document_lookup import (
     missing_document_error,
     open_lookup,
 )
-from tamis.pipeline.passage_scores import FETCHED, PassageScorer, token_spans
+from tamis.pipeline.passage_scores import DOCUMENTS_PER_FETCH, PassageScorer, token_spans
 from tamis.text.passages import PassageSpec, Tokens, parse_spec, split, text_of
 from tamis.types import Document, Run, Scorer
 
@@ -96,8 +96,10 @@ class Candidates:
         spans: list[tuple[int, int, bool, int]] = []
         ends = [0]
         with Progress("splitting", len(distinct), "documents") as progress:
-            for begin in range(0, len(distinct), FETCHED):
-                documents = self.lookup.fetch(self.run.docs.take(distinct[begin : begin + FETCHED]))
+            for begin in range(0, len(distinct), DOCUMENTS_PER_FETCH):
+                documents = self.lookup.fetch(
+                    self.run.docs.take(distinct[begin : begin + DOCUMENTS_PER_FETCH])
+                )
                 for document in documents:
                     spans.extend(self._split(document))
                     ends.append(len(spans))

@@ -80,7 +80,7 @@ def bars(
     groups = np.array_split(order, min(len(order), MAX_BARS))
     band = min(36.0, (frame.right - frame.left) / len(groups))
     start = (frame.left + frame.right - band * len(groups)) / 2
-    drawn = [
+    rects = [
         _bar(values[group], [labels[at] for at in group], start + number * band, band, scale)
         for number, group in enumerate(groups)
     ]
@@ -91,7 +91,7 @@ def bars(
     )
     body = [
         draw_grid(frame, marks, with_sign=differences),
-        *drawn,
+        *rects,
         rule(frame.left, scale.at(0), frame.right, scale.at(0), "zero"),
         _level(frame, scale.at(float(values.mean())), f"mean {mean}", below=values.mean() < 0),
         text(222, frame.bottom + 26, f"{counted(len(order))}, best first{shared}"),
@@ -169,10 +169,10 @@ def _cell(x: float, y: float, coarse: bool) -> tuple[float, float]:
 def _cell_point(cell: tuple[float, float], labels: list[str], size: float) -> Markup:
     x, y = cell
     radius = min(3 * size, size * math.sqrt(len(labels)))
-    others = f" and {len(labels) - 4:,} more" if len(labels) > 4 else ""
+    more = f" and {len(labels) - 4:,} more" if len(labels) > 4 else ""
     side = (x - SQUARE.left) - (SQUARE.bottom - y)
     kind = "even" if abs(side) < 0.2 else "better" if side < 0 else "worse"
-    return _circle(x, y, radius, "\n".join(shorten(one, 90) for one in labels[:4]) + others, kind)
+    return _circle(x, y, radius, "\n".join(shorten(label, 90) for label in labels[:4]) + more, kind)
 
 
 def _circle(x: float, y: float, radius: float, label: str, kind: str) -> Markup:
@@ -240,7 +240,7 @@ def learning_panel(
 
 def _y_marks(lines: Sequence[Line], level: tuple[str, float] | None) -> list[float]:
     points = [point for line in lines for point in line.points]
-    values = [v for one in points for v in (one.y, one.low, one.high) if v is not None]
+    values = [v for point in points for v in (point.y, point.low, point.high) if v is not None]
     values += [level[1]] if level else []
     return ticks(min(values, default=0.0), max(values, default=1.0))
 
@@ -248,15 +248,15 @@ def _y_marks(lines: Sequence[Line], level: tuple[str, float] | None) -> list[flo
 def _line(line: Line, style: int, across: Axis, up: Axis) -> Markup:
     places = [(across.at(point.x), up.at(point.y)) for point in line.points]
     joined = " ".join(f"{units(x)},{units(y)}" for x, y in places)
-    parts = [element("polyline", points=joined, stroke_dasharray=DASHES[style % len(DASHES)])]
+    elements = [element("polyline", points=joined, stroke_dasharray=DASHES[style % len(DASHES)])]
     for (x, y), point in zip(places, line.points, strict=True):
         if point.low is not None and point.high is not None:
-            parts.append(rule(x, up.at(point.low), x, up.at(point.high), "range"))
+            elements.append(rule(x, up.at(point.low), x, up.at(point.high), "range"))
         if point.radius:
-            parts.append(_circle(x, y, point.radius, point.label, "better"))
+            elements.append(_circle(x, y, point.radius, point.label, "better"))
         elif line.marked:
-            parts.append(marker(style, x, y, point.label))
-    return Markup().join(parts)
+            elements.append(marker(style, x, y, point.label))
+    return Markup().join(elements)
 
 
 def whisker(value: float, interval: tuple[float, float], limits: tuple[float, float]) -> Markup:

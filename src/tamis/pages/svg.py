@@ -124,8 +124,8 @@ def text(
     x: float, y: float, words: str, anchor: str = "middle", kind: str = "axis", room: float = 0.0
 ) -> Markup:
     """Words at a place; they are shortened to the `room` that is given."""
-    shown = shorten(words, int(room / LETTER_WIDTH)) if room else words
-    return element("text", shown, class_=kind, x=x, y=y, text_anchor=anchor)
+    label = shorten(words, int(room / LETTER_WIDTH)) if room else words
+    return element("text", label, class_=kind, x=x, y=y, text_anchor=anchor)
 
 
 def rule(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
@@ -155,8 +155,8 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def tick_text(value: float, *, with_sign: bool = False) -> str:
     """A number at an axis."""
-    shown = f"{value:+g}" if with_sign and value else f"{value:,g}"
-    return shown.replace("-", "−")
+    label = f"{value:+g}" if with_sign and value else f"{value:,g}"
+    return label.replace("-", "−")
 
 
 def draw_grid(frame: Frame, marks: Sequence[float], *, with_sign: bool = False) -> Markup:
@@ -173,7 +173,7 @@ def draw_grid(frame: Frame, marks: Sequence[float], *, with_sign: bool = False) 
 
 def draw_labels(frame: Frame, axis: Axis, names: Mapping[float, str], *, grid: bool) -> Markup:
     """Labels below; one that would touch its neighbour is left out, the last one never."""
-    shown: list[Markup] = []
+    labels: list[Markup] = []
     free = math.inf
     for value in sorted(names, reverse=True):
         x, half = axis.at(value), LETTER_WIDTH * len(names[value]) / 2
@@ -181,8 +181,8 @@ def draw_labels(frame: Frame, axis: Axis, names: Mapping[float, str], *, grid: b
             continue
         free = x - half - 4
         line = rule(x, frame.top, x, frame.bottom, "grid") if grid else Markup()
-        shown.insert(0, line + text(x, frame.bottom + 20, names[value], kind="tick"))
-    return Markup().join(shown)
+        labels.insert(0, line + text(x, frame.bottom + 20, names[value], kind="tick"))
+    return Markup().join(labels)
 
 
 def picture(
@@ -215,7 +215,7 @@ def svg_file(title: str, body: str, width: float, height: float) -> str:
 
 def stacked_file(title: str, panels: Sequence[str], legend: Sequence[str] = ()) -> str:
     """Wide charts below one another in a file, and what their lines are called."""
-    parts = [
+    elements = [
         element("g", panel, transform=f"translate(0 {units(number * WIDE.height)})")
         for number, panel in enumerate(panels)
     ]
@@ -224,9 +224,9 @@ def stacked_file(title: str, panels: Sequence[str], legend: Sequence[str] = ()) 
         y = below + LEGEND_ROW * style
         sample = element("g", _sample(style), transform=f"translate({units(WIDE.left)} {units(y)})")
         label = text(WIDE.left + 44, y + 10, name, "start", room=WIDE.width - WIDE.left - 60)
-        parts.append(element("g", sample, label, class_=colour(style)))
+        elements.append(element("g", sample, label, class_=colour(style)))
     height = below + LEGEND_ROW * len(legend) + (10 if legend else 0)
-    return svg_file(title, Markup().join(parts), WIDE.width, height)
+    return svg_file(title, Markup().join(elements), WIDE.width, height)
 
 
 def colour(style: int, *, baseline_first: bool = False) -> str:

@@ -110,7 +110,7 @@ def _ranks(
     query: NDArray[np.int32],
     row: NDArray[np.int64],
 ) -> Any:
-    """The rank of each of these rows in its query, in the house order; without branches."""
+    """The rank of each of these rows in its query, in the order of trec_eval; without branches."""
     ranks = np.empty(len(row), np.int32)
     for n in range(len(row)):
         mine, number = score[row[n]], doc[row[n]]

@@ -17,8 +17,8 @@ from tamis.types import Ids, Qrels, Queries, Run
 Normalisation = Literal["minmax", "z", "filled", "none"]
 Points = Callable[[Run], tuple[NDArray[np.float64], NDArray[np.float64]]]
 """Each row's points and, a query, the points of a document that is not there."""
-FILLED = 50
-"""How many documents a list has at least for `filled`."""
+FILLED_LIST_SIZE = 50
+"""The normalisation `filled` fills shorter lists with zeros."""
 WEIGHTS = tuple(round(0.05 * n, 2) for n in range(21))
 
 
@@ -97,7 +97,7 @@ def _normalised(
         shift = np.where(full & (scale == 0), lowest - 1, lowest)
         lowest = shift
     elif normalisation in ("z", "filled") and full.any():
-        zeros = np.maximum(FILLED - sizes, 0) if normalisation == "filled" else 0 * sizes
+        zeros = np.maximum(FILLED_LIST_SIZE - sizes, 0) if normalisation == "filled" else 0 * sizes
         lowest = np.where(zeros > 0, np.minimum(lowest, 0.0), lowest)
         count = (sizes + zeros)[full]
         shift[full] = np.add.reduceat(score, starts) / count
@@ -150,7 +150,9 @@ def scores_in(other: Run, run: Run) -> NDArray[np.float32]:
     full, docs = other.sizes() > 0, other.docs.union(run.docs)
     lowest = np.zeros(len(other) + 1, np.float32)
     lowest[:-1][full] = other.score[other.offsets[1:][full] - 1]
-    lowest[:-1][other.sizes() < FILLED] = np.minimum(lowest[:-1][other.sizes() < FILLED], 0.0)
+    lowest[:-1][other.sizes() < FILLED_LIST_SIZE] = np.minimum(
+        lowest[:-1][other.sizes() < FILLED_LIST_SIZE], 0.0
+    )
     place = run.queries.ids.positions_in(other.queries.ids).astype(np.int64)
     query_numbers = np.repeat(place, run.sizes())
     pair_keys = np.repeat(np.arange(len(other)), other.sizes()) * len(docs) + docs_of(other, docs)

@@ -19,12 +19,9 @@ from tamis.text.passages import PassageSpec, Tokens, split, text_of
 from tamis.text.sentences import Span
 from tamis.types import Document, Pairs, Run, Scorer, Scores
 
-PAIRS = 256
-"""How many pairs a chunk has, unless one document alone has more."""
-CHARACTERS = 4 << 20
-"""How much text a chunk holds, unless one document alone has more."""
-FETCHED = 64
-"""How many documents are fetched at a time."""
+FULL_CHUNK_PAIRS = 256
+FULL_CHUNK_CHARACTERS = 4 << 20
+DOCUMENTS_PER_FETCH = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +77,7 @@ class _Chunk:
 
     @property
     def full(self) -> bool:
-        return len(self.text) >= PAIRS or self.characters >= CHARACTERS
+        return len(self.text) >= FULL_CHUNK_PAIRS or self.characters >= FULL_CHUNK_CHARACTERS
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +96,10 @@ class PassageScorer:
         """Score the documents of these rows (ascending), chunk by chunk."""
         chunk, tokens = _Chunk(), token_spans(self.scorer)
         query_of = np.searchsorted(run.offsets, rows, side="right") - 1
-        for start in range(0, len(rows), FETCHED):
-            some = rows[start : start + FETCHED].tolist()
+        for start in range(0, len(rows), DOCUMENTS_PER_FETCH):
+            some = rows[start : start + DOCUMENTS_PER_FETCH].tolist()
             documents = self.lookup.fetch(run.docs.take(run.doc[some]))
-            queries = query_of[start : start + FETCHED].tolist()
+            queries = query_of[start : start + DOCUMENTS_PER_FETCH].tolist()
             for row, query, document in zip(some, queries, documents, strict=True):
                 self._gather(chunk, row, query, document, tokens)
                 if chunk.full:

@@ -25,7 +25,7 @@ from tamis.search.index_spec import index_spec, open_index, open_ranking
 from tamis.search.lengths import length_byte
 from tamis.search.rankings import BM25, Doubles, Floats, Ranking
 from tamis.search.score_tables import PairScores
-from tamis.search.term_search import UNITS, sums_of
+from tamis.search.term_search import MAX_SUM, sums_of
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import SPEC_VERSION, Scale
 
@@ -84,7 +84,7 @@ class Lexical:
             snapshot.statistics,
         )
         highest = np.maximum(sums_of(in_index.offsets, scores.bounds), 1e-25)
-        scales = np.exp2(np.floor(np.log2(UNITS / highest)))
+        scales = np.exp2(np.floor(np.log2(MAX_SUM / highest)))
         return WeightedQueries(len(terms), in_index, scores.weights, scores.priors, scales)
 
     def _score_block(self, weighted: WeightedQueries, texts: Bags, block: Block) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from tamis.errors import DamagedError, InputError
 from tamis.manifest import expect, read_manifest, write_manifest
-from tamis.scorers.weight_digests import KEY, weight_digests
+from tamis.scorers.weight_digests import WEIGHT_DIGESTS_KEY, weight_digests
 from tamis.types.pipeline import Scale
 
 LAYOUT = 1
@@ -83,7 +83,11 @@ def read_model_manifest(folder: Path) -> ModelManifest:
             )
     field_names = {manifest_field.name for manifest_field in fields(ModelManifest)} - {"facts"}
     values = {name: _value(name, manifest[name]) for name in field_names if name in manifest}
-    facts = {name: value for name, value in manifest.items() if name not in (*field_names, KEY)}
+    facts = {
+        name: value
+        for name, value in manifest.items()
+        if name not in (*field_names, WEIGHT_DIGESTS_KEY)
+    }
     return ModelManifest(**values, facts=facts)
 
 
@@ -113,10 +117,12 @@ def write_model_manifest(folder: Path, manifest: ModelManifest) -> None:
     """Write `tamis.json` into a model folder whose weights are there."""
     values = {name: value for name, value in asdict(manifest).items() if value is not None}
     facts = values.pop("facts")
-    fixed = ("kind", "layout", "tamis", KEY)
+    fixed = ("kind", "layout", "tamis", WEIGHT_DIGESTS_KEY)
     other_facts = {name: value for name, value in facts.items() if name not in fixed}
     digests = weight_digests(folder)
-    write_manifest(folder, "model", LAYOUT, **values, **other_facts, **{KEY: digests})
+    write_manifest(
+        folder, "model", LAYOUT, **values, **other_facts, **{WEIGHT_DIGESTS_KEY: digests}
+    )
 
 
 def _value(name: str, value: Any) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tamis.errors import DamagedError, InputError
 from tamis.manifest import NAME, read_manifest
 
-KEY = "weights_sha256"
+WEIGHT_DIGESTS_KEY = "weights_sha256"
 """The manifest's key for the digest of each file."""
 WEIGHT_FILES = ("*.safetensors", "*.bin", "onnx/*.onnx")
 Digests = dict[str, str]
@@ -73,10 +73,10 @@ def verify_weights(folder: Path) -> None:
 
 
 def _recorded_digests(folder: Path) -> Digests:
-    recorded = (read_manifest(folder) or {}).get(KEY, {})
+    recorded = (read_manifest(folder) or {}).get(WEIGHT_DIGESTS_KEY, {})
     if not isinstance(recorded, dict) or not all(isinstance(v, str) for v in recorded.values()):
         raise DamagedError(
-            f"{folder / NAME} has {recorded!r} for {KEY}",
+            f"{folder / NAME} has {recorded!r} for {WEIGHT_DIGESTS_KEY}",
             hint="copy or import the model again: tamis import-model",
         )
     return recorded

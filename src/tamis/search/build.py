@@ -30,8 +30,8 @@ from tamis.collection.base import Collection, Streamed
 from tamis.collection.store import DocumentStore, write_store
 from tamis.search.files import ArraysWriter, joined
 from tamis.search.term_counts import (
-    COMMON,
-    PAIRS,
+    DIRECT_FREQUENCIES,
+    MAX_PAIRS_PER_SEGMENT,
     Codes,
     Ints,
     count_pairs,
@@ -45,14 +45,13 @@ from tamis.types import Document, Ids
 
 BATCH_TEXT = 1 << 20
 BATCH_DOCUMENTS = 8192
-WAITING = 4
-"""How many batches may wait to be counted."""
+MAX_WAITING_BATCHES = 4
 POSTING_MEMORY = 14
 """Bytes of memory that a posting needs at most while a segment is made."""
 BASE_MEMORY = 300 << 20
 """What a build needs however few documents there are."""
 
-TURN = 0.0002
+SWITCH_INTERVAL = 0.0002
 """Seconds after which the reading thread lets the counting one go on: kernels are short."""
 
 Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -74,8 +73,8 @@ class Counter:
         self._bulk = analyzer.bulk()
         self.num_documents = self.with_terms = self.total = self.postings = self.pairs = 0
         self._seen = np.zeros(1 << 12, np.int64)
-        self._direct = np.full((COMMON, 256), -1, np.int32)
-        self._frequencies, self._lengths = np.zeros((2, PAIRS), np.int32)
+        self._direct = np.full((DIRECT_FREQUENCIES, 256), -1, np.int32)
+        self._frequencies, self._lengths = np.zeros((2, MAX_PAIRS_PER_SEGMENT), np.int32)
         self._batches: list[tuple[Ints, Codes, Ints]] = []
 
     def add(self, batch: Batch) -> None:
@@ -98,7 +97,7 @@ class Counter:
     def full(self, memory: int) -> bool:
         """Whether the segment should end here: for its memory, or for its pairs."""
         needed = self.postings * POSTING_MEMORY + len(self._bulk.terms) * 400
-        return needed > memory - BASE_MEMORY or self.pairs > PAIRS // 2
+        return needed > memory - BASE_MEMORY or self.pairs > MAX_PAIRS_PER_SEGMENT // 2
 
     def write(self, files: ArraysWriter) -> None:
         """Write everything but the documents' numbers."""
@@ -168,7 +167,7 @@ class Feed:
 
     def __init__(self, documents: Iterator[Document], counter: Counter, memory: int) -> None:
         self._documents, self._counter, self._memory = documents, counter, memory
-        self._queue: Queue[Batch | None] = Queue(WAITING)
+        self._queue: Queue[Batch | None] = Queue(MAX_WAITING_BATCHES)
         self._fault: BaseException | None = None
 
     def __iter__(self) -> Iterator[Document]:
@@ -179,19 +178,19 @@ class Feed:
             batch.append(document)
             size += len(document.text)
             if size >= BATCH_TEXT or len(batch) >= BATCH_DOCUMENTS:
-                self._hand_over(batch)
+                self._enqueue(batch)
                 batch, size = [], 0
                 if self._counter.full(self._memory):
                     break
-        self._hand_over(batch)
+        self._enqueue(batch)
         self._queue.put(None)
 
-    def _hand_over(self, batch: list[Document]) -> None:
+    def _enqueue(self, batch: list[Document]) -> None:
         self.check()
         self._queue.put(encode_texts([searched_text(document) for document in batch]))
 
     def count(self, files: ArraysWriter) -> None:
-        """Count what is handed over until the end, then write the postings: the other thread."""
+        """Count batches until the end, then write the postings: the other thread."""
         ended = False
         try:
             while (batch := self._queue.get()) is not None:
@@ -261,7 +260,7 @@ def write_segment(
 def short_turns() -> Iterator[None]:
     """Let threads that run Python take turns more often than by default, for a while."""
     before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, TURN))
+    sys.setswitchinterval(min(before, SWITCH_INTERVAL))
     try:
         yield
     finally:

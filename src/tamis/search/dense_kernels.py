@@ -118,7 +118,7 @@ def drop(document: Ints, top_rows: TopRows, q: int, k: int) -> bool:
 
 
 @jit
-def settle(
+def prune_to_k(
     matrix: Floats,
     rows: DenseRows,
     number: Ints,
@@ -154,10 +154,10 @@ def settle(
 def _keep_best(
     document: Ints, number: Ints, row: Ints, low: Floats, high: Floats, count: int, k: int
 ) -> int:
-    """Keep the k first in the house order; how many that is."""
+    """Keep the first k in the order of trec_eval; how many that is."""
     keys = np.empty(count, np.uint64)
     for i in range(count):
-        keys[i] = house_key(low[i], number[document[row[i]]])
+        keys[i] = sort_key(low[i], number[document[row[i]]])
     last = np.partition(keys, k - 1)[k - 1]
     size = 0
     for i in range(count):
@@ -168,8 +168,8 @@ def _keep_best(
 
 
 @jit
-def house_key(score: Any, number: Any) -> Any:
-    """A number that ascends where the house order goes on, as `types.order.sort_keys` makes it."""
+def sort_key(score: Any, number: Any) -> Any:
+    """The key of one row, as `types.order.sort_keys` makes it."""
     bits = np.uint64(np.float32(score + np.float32(0)).view(np.uint32))
     ascending = ~bits if bits >> np.uint64(31) else bits | np.uint64(1 << 31)
     first = ~ascending & np.uint64(0xFFFFFFFF)

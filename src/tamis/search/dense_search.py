@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.search.dense_kernels import DenseQueries, DenseRows, Floats, TopRows, scan, settle
+from tamis.search.dense_kernels import DenseQueries, DenseRows, Floats, TopRows, prune_to_k, scan
 from tamis.search.embeddings import MAX_INT8, Embeddings, Rows
 from tamis.search.files import frozen, joined
 from tamis.search.snapshot import Snapshot
@@ -138,7 +138,7 @@ def _search_range(row_range: _RowRange, queries: Rows, k: int) -> _RangeHits:
     at = row_range.start
     while at < row_range.end:
         at = scan(row_range.rows, codes, top_rows, at, row_range.end, k)
-        _settle(row_range, queries, top_rows, k, shape[1] // 4 * 3 if at < row_range.end else 0)
+        _prune_to_k(row_range, queries, top_rows, k, shape[1] // 4 * 3 if at < row_range.end else 0)
     used = np.arange(shape[1]) < top_rows.counts[:, None]
     row, embeddings = top_rows.row[used], row_range.embeddings
     return _RangeHits(
@@ -150,13 +150,13 @@ def _search_range(row_range: _RowRange, queries: Rows, k: int) -> _RangeHits:
     )
 
 
-def _settle(row_range: _RowRange, queries: Rows, top_rows: TopRows, k: int, most: int) -> None:
+def _prune_to_k(row_range: _RowRange, queries: Rows, top_rows: TopRows, k: int, most: int) -> None:
     """Score in float what was kept, once the rows it needs are verified."""
     used = (np.arange(top_rows.row.shape[1]) < top_rows.counts[:, None]) & (top_rows.counts > most)[
         :, None
     ]
     matrix = row_range.embeddings.rows(np.unique(top_rows.row[used]))
-    settle(matrix, row_range.rows, row_range.number, queries, top_rows, k, most)
+    prune_to_k(matrix, row_range.rows, row_range.number, queries, top_rows, k, most)
 
 
 def quantise_queries(queries: Rows, embeddings: Embeddings) -> DenseQueries:

@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 from tamis._jit import jit
 from tamis.search.score_tables import Batch, PairScores, Sums, Workspace, prepare, workspace
 from tamis.search.segments import Postings
-from tamis.search.term_counts import WINDOW, Ints, Longs
+from tamis.search.term_counts import DOCUMENTS_PER_WINDOW, Ints, Longs
 from tamis.search.topk import Number, keep_best, sort_descending
 from tamis.search.window_topk import (
+    collect_candidates_by_scan,
+    collect_candidates_from_postings,
+    collect_candidates_with_lookups,
     finish,
-    harvest_all,
-    harvest_looking_up,
-    harvest_walking,
-    settle,
+    prune_to_k,
     threshold_of,
 )
 
-SPARSE = 5000
-"""With fewer postings in a window these are walked again instead of scanning all sums."""
-SCAN = 6000
-"""Scanning and clearing all sums costs as much as adding so many postings."""
-LOOK_UP = 20
-"""Looking a document up in a term's postings costs as much as adding so many postings."""
+MIN_POSTINGS_TO_SCAN = 5000
+"""A window with fewer has its postings walked again instead of all its sums scanned."""
+SCAN_COST = 6000
+"""Of scanning and clearing all sums, in postings added."""
+LOOKUP_COST = 20
+"""Of looking a document up in a term's postings, in postings added."""
 
 
 @jit
@@ -54,7 +54,7 @@ def split(starts: Longs, ends: Longs, tops: Longs, present: Number, threshold: N
         light += 1
     for t in range(light, present):
         heavy_size += ends[t] - starts[t]
-    if heavy_size * LOOK_UP * light < light_size + SCAN:
+    if heavy_size * LOOKUP_COST * light < light_size + SCAN_COST:
         return light, light
     return light, 0
 
@@ -86,7 +86,7 @@ def search_window(
         total += ends[t] - starts[t]
     if looked_up > 0:
         for t in range(looked_up, present):
-            count, threshold = harvest_looking_up(
+            count, threshold = collect_candidates_with_lookups(
                 segment,
                 base,
                 t,
@@ -103,13 +103,13 @@ def search_window(
                 threshold,
             )
         return count, threshold
-    if total < SPARSE:
+    if total < MIN_POSTINGS_TO_SCAN:
         for t in range(present):
-            count, threshold = harvest_walking(
+            count, threshold = collect_candidates_from_postings(
                 segment, base, starts[t], ends[t], scale, terms, k, work, count, threshold
             )
         return count, threshold
-    return harvest_all(segment, base, size, scale, terms, k, work, count, threshold)
+    return collect_candidates_by_scan(segment, base, size, scale, terms, k, work, count, threshold)
 
 
 @jit
@@ -134,7 +134,7 @@ def search_query(
         cursor[t] = segment.term_chunks[numbers[t]]
     scale, documents = batch.scales[query], len(segment.number)
     enough = len(work.keys) - 64
-    for base in range(0, documents, WINDOW):
+    for base in range(0, documents, DOCUMENTS_PER_WINDOW):
         present = 0
         for t in range(terms):
             chunk = cursor[t]
@@ -147,7 +147,7 @@ def search_query(
                 window_rows[present], window_tops[present] = rows[t], tops[t]
                 present += 1
                 cursor[t] += 1
-        size = (min(WINDOW, documents - base) + 63) // 64 * 64
+        size = (min(DOCUMENTS_PER_WINDOW, documents - base) + 63) // 64 * 64
         count, threshold = search_window(
             segment,
             base,
@@ -165,7 +165,7 @@ def search_query(
             threshold,
         )
         if count >= enough or count >= 2 * k:
-            count, threshold = settle(segment, most, scale, k, work, count, threshold)
+            count, threshold = prune_to_k(segment, most, scale, k, work, count, threshold)
     return finish(segment, most, scale, work, count)
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tamis._jit import jit
 
-EXACT = 24
+EXACT_LENGTHS = 24
 """Lengths below this have a byte of their own."""
 
 
@@ -18,16 +18,16 @@ def length_byte(length: int) -> int:
     >>> length_byte(23), length_byte(40), length_byte(41), length_byte(42)
     (23, 40, 40, 41)
     """
-    if length < EXACT:
+    if length < EXACT_LENGTHS:
         return length
-    excess = length - EXACT
+    excess = length - EXACT_LENGTHS
     bits = 0
     while excess >> bits != 0:
         bits += 1
     if bits < 4:
-        return EXACT + excess
+        return EXACT_LENGTHS + excess
     shift = bits - 4
-    return EXACT + (((excess >> shift) & 7) | ((shift + 1) << 3))
+    return EXACT_LENGTHS + (((excess >> shift) & 7) | ((shift + 1) << 3))
 
 
 def byte_lengths() -> NDArray[np.int64]:
@@ -36,7 +36,7 @@ def byte_lengths() -> NDArray[np.int64]:
     >>> byte_lengths()[[0, 23, 40, 41, 255]].tolist()
     [0, 23, 40, 42, 2013265944]
     """
-    excess = np.arange(256) - EXACT
+    excess = np.arange(256) - EXACT_LENGTHS
     shift = np.maximum((excess >> 3) - 1, 0)
     coded = np.where(excess < 8, excess, ((excess & 7) | 8) << shift)
-    return np.where(excess < 0, np.arange(256), EXACT + coded)
+    return np.where(excess < 0, np.arange(256), EXACT_LENGTHS + coded)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis._jit import jit, jit_with
 from tamis.search.segments import Postings
-from tamis.search.term_counts import WINDOW, Ints, Longs
+from tamis.search.term_counts import DOCUMENTS_PER_WINDOW, Ints, Longs
 from tamis.search.topk import BUCKETS, Keys, Number
 
 Sums = NDArray[np.int32]
@@ -176,7 +176,7 @@ def workspace(batch: Batch, pairs: PairScores, pair_count: Number, k: Number) ->
         most = max(most, batch.offsets[query + 1] - batch.offsets[query])
     room = max(2 * k, 64) + 64
     return Workspace(
-        np.zeros(WINDOW, np.int32),
+        np.zeros(DOCUMENTS_PER_WINDOW, np.int32),
         np.empty((most, pair_count), np.int32),
         np.empty(len(pairs.frequencies), np.float64),
         np.empty(room, np.uint64),

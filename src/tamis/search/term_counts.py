@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from tamis._jit import jit
 from tamis.search.lengths import length_byte
 
-WINDOW = 1 << 16
-"""How many documents have their scores added up at a time: the sums stay in the cache."""
-PAIRS = 1 << 16
-"""How many pairs a segment can tell apart."""
-COMMON = 1 << 10
+DOCUMENTS_PER_WINDOW = 1 << 16
+"""The sums of a window stay in the cache."""
+MAX_PAIRS_PER_SEGMENT = 1 << 16
+DIRECT_FREQUENCIES = 1 << 10
 """Frequencies below this are looked up directly."""
-LISTED = 64
-"""A term in at least so many documents has its pairs counted."""
+MIN_DOCUMENTS_TO_COUNT_PAIRS = 64
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -34,11 +32,11 @@ def pair_code(
     frequency: int, length: int, direct: Ints, frequencies: Ints, lengths: Ints, pairs: int
 ) -> int:
     """The code of a pair that is new, or whose frequency is not looked up directly."""
-    code = pairs if frequency < COMMON else 0
+    code = pairs if frequency < DIRECT_FREQUENCIES else 0
     while code < pairs and (frequencies[code] != frequency or lengths[code] != length):
         code += 1
     frequencies[code], lengths[code] = frequency, length
-    if frequency < COMMON:
+    if frequency < DIRECT_FREQUENCIES:
         direct[frequency, length] = code
     return code
 
@@ -84,7 +82,7 @@ def count_terms(
                 count += 1
         coded = length_byte(length)
         for i in range(first, count):
-            code = np.int64(direct[counts[i], coded]) if counts[i] < COMMON else -1
+            code = np.int64(direct[counts[i], coded]) if counts[i] < DIRECT_FREQUENCIES else -1
             if code < 0:
                 code = pair_code(counts[i], coded, direct, frequencies, lengths, pairs)
                 pairs = max(pairs, code + 1)
@@ -166,13 +164,13 @@ def count_pairs(postings: NDArray[np.uint32], starts: Longs, pairs: int) -> Any:
     offsets = np.zeros(len(starts), np.int64)
     room = 0
     for term in range(len(starts) - 1):
-        if starts[term + 1] - starts[term] >= LISTED:
+        if starts[term + 1] - starts[term] >= MIN_DOCUMENTS_TO_COUNT_PAIRS:
             room += min(pairs, starts[term + 1] - starts[term])
     codes, counts = np.empty(room, np.uint16), np.empty(room, np.int32)
     where = np.full(pairs, -1, np.int64)
     at = 0
     for term in range(len(starts) - 1):
-        if starts[term + 1] - starts[term] >= LISTED:
+        if starts[term + 1] - starts[term] >= MIN_DOCUMENTS_TO_COUNT_PAIRS:
             first = at
             for i in range(starts[term], starts[term + 1]):
                 code = np.int64(postings[i] & np.uint32(0xFFFF))

@@ -19,14 +19,11 @@ from tamis.search.term_counts import Ints, Longs
 from tamis.search.topk import Keys
 from tamis.types import Queries, Run
 
-BATCH = 128
-"""At most so many queries are searched by one call of a kernel."""
-BATCH_KEYS = 1 << 20
-"""At most so many hits are kept by one call of a kernel."""
-UNITS = 2.0e9
-"""The highest sum that a query's terms may reach, with room for rounding below 2**31."""
-TABLES = 1 << 28
-"""At most so many scores of pairs are worked out for one query."""
+MAX_QUERIES_PER_CALL = 128
+MAX_HITS_PER_CALL = 1 << 20
+MAX_SUM = 2.0e9
+"""What the terms of a query may add up to, with room for rounding below 2**31."""
+MAX_PAIR_SCORES_PER_QUERY = 1 << 28
 LARGEST_WEIGHT, SMALLEST_WEIGHT = 1e20, 1e-20
 
 
@@ -88,7 +85,7 @@ def search_terms(
     _check_sizes(snapshot, queries)
     count = len(queries.totals)
     k = max(1, min(top, snapshot.total("documents")))
-    size = max(1, min(BATCH, BATCH_KEYS // k, -(-count // (2 * threads))))
+    size = max(1, min(MAX_QUERIES_PER_CALL, MAX_HITS_PER_CALL // k, -(-count // (2 * threads))))
     ranges = [(start, min(start + size, count)) for start in range(0, count, size)]
     for n, segment in enumerate(snapshot.segments):
         segment.touch(np.unique(snapshot.lexicon.in_segment(n, queries.terms)))
@@ -114,9 +111,10 @@ def _check_sizes(snapshot: Snapshot, queries: TermQueries) -> None:
     """Refuse a query whose tables would not fit in memory."""
     pairs = max((len(segment.pair_frequency) for segment in snapshot.segments), default=0)
     longest = int(np.diff(queries.offsets).max(initial=0))
-    if longest * pairs > TABLES:
+    if longest * pairs > MAX_PAIR_SCORES_PER_QUERY:
         raise InputError(
-            f"a query has {longest:,} different terms", hint=f"keep it below {TABLES // pairs:,}"
+            f"a query has {longest:,} different terms",
+            hint=f"keep it below {MAX_PAIR_SCORES_PER_QUERY // pairs:,}",
         )
 
 
@@ -146,7 +144,7 @@ def _search_range(
 def _scales(offsets: Longs, scores: TermScores) -> Doubles:
     """Of each query the power of two by which its highest possible score stays below 2**31."""
     highest = np.maximum(sums_of(offsets, scores.bounds), 1e-25)
-    scales: Doubles = np.exp2(np.floor(np.log2(UNITS / highest)))
+    scales: Doubles = np.exp2(np.floor(np.log2(MAX_SUM / highest)))
     return scales
 
 
@@ -177,5 +175,5 @@ def unpack(best: Keys, counts: Longs) -> tuple[Longs, Ints, Floats]:
 def as_run(
     queries: Queries, snapshot: Snapshot, columns: tuple[Longs, Ints, NDArray[np.float32]]
 ) -> Run:
-    """The columns as a run: they stand in the house order already."""
+    """The columns as a run: they are in the order of trec_eval already."""
     return Run._unchecked(queries, snapshot.ids, *columns)

@@ -1,7 +1,7 @@
 """Kernels that keep the best of many keys and put them in order.
 
 A key is 64 bits: the score as float32, whose bits ascend with it, above the document's number. So
-the larger key stands first in the house order.
+the larger key stands first in the order of trec_eval: score descending, id descending.
 """
 
 from __future__ import annotations

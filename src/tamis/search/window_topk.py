@@ -44,7 +44,7 @@ def threshold_of(key: Any, scale: Number) -> Any:
 def finish(
     segment: Postings, terms: Number, scale: Number, work: Workspace, count: Number
 ) -> Number:
-    """Turn what was harvested, sums above places, into keys; deleted documents are left out."""
+    """Turn candidates, sums above places, into keys; deleted documents are left out."""
     keys, number, deleted = work.keys, segment.number, segment.deleted
     unit, num_finished = 1.0 / scale, work.finished[0]
     for i in range(num_finished, count):
@@ -58,7 +58,7 @@ def finish(
 
 
 @jit
-def settle(
+def prune_to_k(
     segment: Postings,
     terms: Number,
     scale: Number,
@@ -109,7 +109,7 @@ def clear_to_reached(sums: Sums, start: Number, size: Number, threshold: Any) ->
 
 
 @jit
-def harvest_all(
+def collect_candidates_by_scan(
     segment: Postings,
     base: Number,
     size: Number,
@@ -125,7 +125,7 @@ def harvest_all(
     block = clear_to_reached(sums, 0, size, threshold)
     while block < size:
         if count + 64 > len(keys):
-            count, threshold = settle(segment, terms, scale, k, work, count, threshold)
+            count, threshold = prune_to_k(segment, terms, scale, k, work, count, threshold)
         bits = reached_in_block(sums, block, threshold)
         while bits:
             lowest = bits & (~bits + np.uint64(1))
@@ -141,7 +141,7 @@ def harvest_all(
 
 
 @jit
-def harvest_walking(
+def collect_candidates_from_postings(
     segment: Postings,
     base: Number,
     start: Number,
@@ -160,7 +160,7 @@ def harvest_walking(
         score = sums[place]
         if score >= threshold:
             if count == len(keys):
-                count, threshold = settle(segment, terms, scale, k, work, count, threshold)
+                count, threshold = prune_to_k(segment, terms, scale, k, work, count, threshold)
             keys[count] = np.uint64(score) << np.uint64(32) | np.uint64(base + place)
             count += 1
         sums[place] = 0
@@ -187,7 +187,7 @@ def find_posting(postings: NDArray[np.uint32], start: Number, end: Number, place
 
 
 @jit
-def harvest_looking_up(
+def collect_candidates_with_lookups(
     segment: Postings,
     base: Number,
     term: Number,
@@ -224,7 +224,7 @@ def harvest_looking_up(
                 score += tables[rows[t], postings[at[t]] & np.uint32(0xFFFF)]
         if score >= threshold:
             if count == len(keys):
-                count, threshold = settle(segment, terms, scale, k, work, count, threshold)
+                count, threshold = prune_to_k(segment, terms, scale, k, work, count, threshold)
             keys[count] = np.uint64(score) << np.uint64(32) | np.uint64(base + place)
             count += 1
     return count, threshold

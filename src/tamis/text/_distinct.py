@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tamis._jit import jit
 from tamis.text._scan import (
-    LONGEST,
+    MAX_WORD_UNITS,
     Bytes,
     Eights,
     Integer,
@@ -24,8 +24,8 @@ from tamis.text._scan import (
     window,
 )
 
-MOST_EIGHTS = (3 * LONGEST + 7) // 8
-KEEP = np.array([(1 << 8 * length) - 1 for length in range(9)], np.uint64)
+MOST_EIGHTS = (3 * MAX_WORD_UNITS + 7) // 8
+BYTE_MASKS = np.array([(1 << 8 * length) - 1 for length in range(9)], np.uint64)
 """The bytes of eight that a word of 0 to 8 bytes fills."""
 BLOCK = 1 << 18
 """About so many bytes are scanned, then numbered, while they are in the cache."""
@@ -44,7 +44,7 @@ def fold(text: Eights) -> None:
 @jit
 def eight_at(text: Eights, start: Integer, length: Integer) -> Any:
     """The next eight bytes of a word that has `length` left; zeros past its end."""
-    return window(text, start << u64(3)) & KEEP[min(length, u64(8))]
+    return window(text, start << u64(3)) & BYTE_MASKS[min(length, u64(8))]
 
 
 @jit

@@ -25,8 +25,8 @@ Integer = Any
 """A number of 64 bits in the kernels."""
 u64 = np.uint64
 """Positions in the innermost loops are unsigned: an index that may be negative costs a test."""
-LONGEST = 255
-"""A word has at most so many UTF-16 units, as in Lucene; the rest of it is the next word."""
+MAX_WORD_UNITS = 255
+"""In UTF-16, as in Lucene; the rest of a longer word is the next word."""
 REPLACEMENT = 0xFFFD
 SKIP, RUN, RULES = 0, 1, 2
 GOES_ON, ENDS, MAY_END = 0, 1, 2
@@ -114,7 +114,7 @@ def longest_match(
     while at < end:
         value, size = code_point(buffer, at, end)
         units += 2 if size == 4 else 1
-        if units > LONGEST:
+        if units > MAX_WORD_UNITS:
             break
         state = np.int64(steps[state, classes[value]])
         if state == DEAD:
@@ -191,7 +191,7 @@ def find_words(
                     at += code_point(data, at, end)[1]
                     continue
             else:
-                stop = min(end, start + LONGEST)
+                stop = min(end, start + MAX_WORD_UNITS)
                 at = start + length
                 if np.int64(skip) + length == 64:
                     while at < stop and window(letters, u64(at)) & u64(1):

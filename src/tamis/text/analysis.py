@@ -22,7 +22,7 @@ from tamis.errors import InputError
 from tamis.text._distinct import Words
 from tamis.text._grammar import Automaton, blank_separated_words, standard_words
 from tamis.text._porter import fast_porter
-from tamis.text._scan import LONGEST, Bytes, Positions, Scanner, padded
+from tamis.text._scan import MAX_WORD_UNITS, Bytes, Positions, Scanner, padded
 
 STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then "
@@ -30,8 +30,8 @@ STOP_WORDS = frozenset(
 )
 """Lucene's 33 English stop words."""
 POSSESSIVES = ("'s", "'S", "’s", "’S", "＇s", "＇S")
-REMEMBERED = 1 << 17
-"""An analyzer remembers the terms of so many stretches of text before it starts afresh."""
+MAX_CACHED_STRETCHES = 1 << 17
+"""An analyzer that has cached the terms of so many stretches of text starts afresh."""
 ASCII_WORD = re.compile(r"_*[a-z0-9](?:_*[a-z0-9]|(?<=[a-z])[.:'][a-z]|(?<=[0-9])[.,;'][0-9])*_*")
 """The words of short lower-case ASCII text: what the full rules come to there."""
 ASCII_BLANK_SEPARATED = re.compile(r"[^\t-\r\x1c-\x20]+")
@@ -100,9 +100,9 @@ class _TermCache(dict[str, tuple[str, ...]]):
 
     def __missing__(self, stretch: str) -> tuple[str, ...]:
         terms = tuple(self._terms(stretch))
-        if len(self) >= REMEMBERED:
+        if len(self) >= MAX_CACHED_STRETCHES:
             self.clear()
-        if len(stretch) <= LONGEST:
+        if len(stretch) <= MAX_WORD_UNITS:
             self[stretch] = terms
         return terms
 
@@ -138,7 +138,7 @@ class WordAnalyzer:
         """The terms of a text, in order, repeated as they occur."""
         if text.isascii():
             stretches = (text.lower() if self._fold else text).split()
-        elif len(text) <= LONGEST:
+        elif len(text) <= MAX_WORD_UNITS:
             stretches = text.split(" ")
         else:
             return self._terms_of(text)
@@ -163,7 +163,7 @@ class WordAnalyzer:
 
     def _places(self, text: str) -> list[tuple[int, int]]:
         """Where the words start and end, in characters."""
-        if len(text) <= LONGEST and text.isascii():
+        if len(text) <= MAX_WORD_UNITS and text.isascii():
             folded = text.lower() if self._fold else text
             return [match.span() for match in self._ascii_word.finditer(folded)]
         data = np.frombuffer(text.encode(errors="surrogatepass"), np.uint8)

@@ -16,8 +16,8 @@ NAME = "tamis-rules"
 VERSION = "1"
 """Changes whenever a text may be split differently; recorded with the name."""
 
-LONGEST = 1500
-"""A sentence has at most so many characters, unless it has no place to cut."""
+MAX_SENTENCE_CHARACTERS = 1500
+"""Unless a sentence has no place to cut."""
 LEAST_CUT = 400
 """Nothing shorter is cut off a piece that is too long, if it can be helped."""
 NARROWEST, WIDEST = 50, 120
@@ -224,7 +224,7 @@ def _wrapped_width(text: str) -> int:
 
 def _add(spans: list[Span], text: str, start: int, end: int) -> None:
     """Add a sentence, or the pieces of one that is too long."""
-    while end - start > LONGEST:
+    while end - start > MAX_SENTENCE_CHARACTERS:
         cut = _cut(text, start, end)
         if cut is None:
             break
@@ -237,8 +237,11 @@ def _cut(text: str, start: int, end: int) -> Span | None:
     """The best place to cut a long piece: the last in reach, else the first beyond."""
     for low in (start + LEAST_CUT, start):
         for pattern in _CUTS:
-            places = [m.span("gap") for m in pattern.finditer(text, low, start + LONGEST + 1)]
+            places = [
+                m.span("gap")
+                for m in pattern.finditer(text, low, start + MAX_SENTENCE_CHARACTERS + 1)
+            ]
             if places:
                 return places[-1]
-    match = _CUTS[-1].search(text, start + LONGEST, end)
+    match = _CUTS[-1].search(text, start + MAX_SENTENCE_CHARACTERS, end)
     return match.span("gap") if match else None

@@ -52,7 +52,7 @@ def by_field(settings: Mapping[str, str]) -> dict[str, str]:
 def read_setting(name: str, text: str, kind: Any, now: Any) -> Any:
     """A value of a type, from text; `now` is the value it takes the place of.
 
-    >>> [read_setting("clip", text, float | None, 1.0) for text in ("1e-4", "none")]
+    >>> [read_setting("max_grad_norm", text, float | None, 1.0) for text in ("1e-4", "none")]
     [0.0001, None]
     """
     if get_origin(kind) in (Union, types.UnionType):

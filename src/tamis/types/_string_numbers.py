@@ -182,7 +182,7 @@ def number_strings(pieces: list[Table]) -> tuple[Bytes, Positions, NDArray[np.in
     count = sum(len(offsets) - 1 for _, offsets in pieces)
     if count == 0:
         return np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.int32)
-    side_by_side = _in_two_threads if count >= MANY else _one_by_one
+    side_by_side = _in_two_threads if count >= MIN_STRINGS_FOR_TWO_THREADS else _one_by_one
     skip, code, bits, longest = _shape(pieces, side_by_side)
     row_bits = count.bit_length()
     if longest * bits + row_bits > 64:
@@ -192,8 +192,7 @@ def number_strings(pieces: list[Table]) -> tuple[Bytes, Positions, NDArray[np.in
     return *spell(pieces[0][0][pieces[0][1][0] :][:skip], words, code, bits, longest), numbers
 
 
-MANY = 100_000
-"""From so many strings on it pays to work in two threads."""
+MIN_STRINGS_FOR_TWO_THREADS = 100_000
 Call = Callable[[], Any]
 
 
@@ -206,12 +205,12 @@ def _in_two_threads(calls: list[Call]) -> list[Any]:
         return [job.result() for job in [pool.submit(call) for call in calls]]
 
 
-Run = Callable[[list[Call]], list[Any]]
+CallRunner = Callable[[list[Call]], list[Any]]
 Shape = tuple[int, NDArray[np.uint64], int, int]
 """How many leading bytes all share, the alphabet, bits a byte, most bytes after those shared."""
 
 
-def _shape(pieces: list[Table], side_by_side: Run) -> Shape:
+def _shape(pieces: list[Table], side_by_side: CallRunner) -> Shape:
     def looked_at(piece: Table) -> tuple[int, NDArray[np.uint64], int]:
         data, offsets = piece
         prefix = common_prefix(data, offsets)
@@ -229,7 +228,7 @@ def _shape(pieces: list[Table], side_by_side: Run) -> Shape:
 
 
 def _sorted_keys(
-    pieces: list[Table], count: int, shape: Shape, row_bits: int, side_by_side: Run
+    pieces: list[Table], count: int, shape: Shape, row_bits: int, side_by_side: CallRunner
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Every string's word above its row, sorted, as two halves."""
     keys = np.empty(count, np.uint64)

@@ -1,7 +1,7 @@
-"""Order is part of the answer: the one rule for ties.
+"""Order is part of the answer: the one rule for ties, which is that of trec_eval.
 
-Scores are compared as float32, as trec_eval does; equal scores are ordered by document id,
-descending by bytes. Ids tables are sorted, so comparing document numbers compares ids.
+Scores are compared as float32, descending; equal scores are ordered by document id, descending by
+bytes. Ids tables are sorted, so comparing document numbers compares ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tamis._jit import jit
 def unordered(
     offsets: NDArray[np.int64], doc: NDArray[np.int32], score: NDArray[np.float32]
 ) -> NDArray[np.int64]:
-    """The queries whose documents do not stand in the house order already."""
+    """The queries whose documents are not yet in the order of trec_eval."""
     queries = np.empty(len(offsets) - 1, np.int64)
     count = 0
     for q in range(len(offsets) - 1):
@@ -48,12 +48,12 @@ def repeated(
     return rows
 
 
-def house_order(
+def trec_eval_order(
     offsets: NDArray[np.int64], doc: NDArray[np.int32], score: NDArray[np.float32]
 ) -> Iterator[tuple[slice, NDArray[np.int64]]]:
     """For each query that is out of order its rows and the permutation that puts them in order.
 
-    >>> [(_, order)] = house_order(np.array([0, 3]), np.int32([0, 1, 2]), np.float32([1, 2, 1]))
+    >>> [(_, order)] = trec_eval_order(np.array([0, 3]), np.int32([0, 1, 2]), np.float32([1, 2, 1]))
     >>> order.tolist()
     [1, 2, 0]
     """
@@ -63,7 +63,7 @@ def house_order(
 
 
 def sort_keys(doc: NDArray[np.int32], score: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """One number a row that ascends where the house order goes on: score first, then document."""
+    """One number a row that ascends down a ranking: score first, then document."""
     bits = (score + np.float32(0)).view(np.uint32)  # minus zero is zero
     ascending = np.where(bits >> np.uint32(31), ~bits, bits | np.uint32(1 << 31))
     keys: NDArray[np.uint64] = (~ascending).astype(np.uint64) << np.uint64(32)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tamis.errors import InputError
 from tamis.types import frames
 from tamis.types.ids import Ids
-from tamis.types.order import house_order, repeated
+from tamis.types.order import repeated, trec_eval_order
 from tamis.types.records import Queries
 
 Column = NDArray[Any]
@@ -50,7 +50,8 @@ class Run:
     """For each query its documents, best first, with scores and further columns by name.
 
     Rows of query n are `offsets[n]` to `offsets[n + 1]` of `doc` (a number in `docs`), `score`
-    and every column of `extra`. Rows handed in in another order are put in the house order.
+    and every column of `extra`. Rows handed in in another order are put in the order of
+    trec_eval: by score, descending, then by id, descending.
 
     >>> run = Run.from_dict({"q1": {"d1": 2.0, "d2": 3.0}, "q2": {"d3": 1.0}})
     >>> len(run), run["q1"].ids, run.top(1)["q1"].ids
@@ -105,7 +106,7 @@ class Run:
     def _put_in_order(self) -> None:
         columns = {"doc": self.doc, "score": self.score, **self.extra}
         copied = False
-        for rows, order in house_order(self.offsets, self.doc, self.score):
+        for rows, order in trec_eval_order(self.offsets, self.doc, self.score):
             if not copied:
                 columns, copied = {name: column.copy() for name, column in columns.items()}, True
             for column in columns.values():
@@ -125,7 +126,7 @@ class Run:
         score: NDArray[np.float32],
         extra: Mapping[str, Column] | None = None,
     ) -> Run:
-        """A run from columns known to be in the house order: nothing is checked."""
+        """A run from columns known to be in the order of trec_eval: nothing is checked."""
         run = object.__new__(cls)
         names = ("queries", "docs", "offsets", "doc", "score", "extra")
         for name, value in zip(

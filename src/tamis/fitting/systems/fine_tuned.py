@@ -58,7 +58,7 @@ class FineTuned(Reranker):
         what = f"{self.description}{': how it encodes queries' * data.trains_queries_only}"
         cost = TrainingCost(text, scored, least, num_texts)
         step = budget.add_training(self.key, self.name, what, cost)
-        budget.steps[-1] = replace(budget.steps[-1], wanted=num_texts)
+        budget.steps[-1] = replace(budget.steps[-1], wanted_size=num_texts)
         if step is None:
             return
         more = 2 * budget.selection_queries * per_query
