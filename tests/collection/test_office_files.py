@@ -259,7 +259,7 @@ def test_hostile_xml(make: Any, xml: bytes, tmp_path: Path) -> None:
 
 def test_a_bomb_says_how_much_is_read(tmp_path: Path) -> None:
     path = rewritten(docx(tmp_path / "a.docx"), document=BOMB)
-    assert "unpacks to more than 64 MB" in fault_of(path)
+    assert "unpacks to more than 32 MB" in fault_of(path)
 
 
 def test_a_part_that_is_longer_than_it_says(tmp_path: Path) -> None:

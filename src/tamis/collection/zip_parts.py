@@ -18,8 +18,8 @@ from types import TracebackType
 
 from tamis.collection.file_content import Unreadable
 
-MAX_UNPACKED_BYTES = 64 * 1024 * 1024
-"""Of one archive; a thousand pages of text are some ten million bytes of mark-up."""
+MAX_UNPACKED_BYTES = 32 * 1024 * 1024
+"""Of one archive. Trees of XML take 10 to 25 times as much memory as its bytes."""
 MAX_SINGLE_READ = 4 * 1024 * 1024
 """The directory of an archive is read at once: so many bytes are some fifty thousand parts."""
 CHUNK = 1 << 20
