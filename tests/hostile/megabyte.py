@@ -51,7 +51,7 @@ def texts(units: Iterable[str], *forms: str) -> Iterable[str]:
 
 def read_files(name: str, read: Callable[[Path], object], contents: Iterable[str]) -> None:
     """Read a file of each of these contents; that it is refused is as good."""
-    from tamis.collection.filetexts import Unreadable
+    from tamis.collection.file_content import Unreadable
     from tamis.errors import TamisError
 
     with TemporaryDirectory() as folder:

@@ -9,7 +9,7 @@ import pytest
 
 from tamis.cli.app import run
 
-KINDS = {".docx": 2, ".png": 1, "without a suffix": 1}
+KINDS = {".xlsx": 2, ".png": 1, "without a suffix": 1}
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("notes/deep").mkdir(parents=True)
     Path("notes/a.md").write_text("# Sieves\n\nA drum sieve sorts grain.\n")
     Path("notes/deep/b.txt").write_text("Nets catch fish in the sea.\n")
-    for name in ("one.docx", "deep/two.DOCX", "photo.png", "Makefile"):
+    for name in ("one.xlsx", "deep/two.XLSX", "photo.png", "Makefile"):
         Path("notes", name).write_bytes(b"x")
     return tmp_path
 
@@ -46,7 +46,7 @@ def test_fit_says_so_and_its_report_too(folder: Path, capsys: pytest.CaptureFixt
     assert is_said(capsys.readouterr().err)
     page = Path("a.sieve/report.html").read_text()
     assert "files left out" in page
-    assert ".docx 2" in page
+    assert ".xlsx 2" in page
     assert run(["info", "a.sieve", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files_left_out"] == KINDS
 

@@ -36,6 +36,10 @@ class Faults:
     first_empty: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     """The files of a folder that are not read, by suffix."""
+    bad_front_matter: dict[str, LineError] = field(default_factory=dict)
+    """By file: what is wrong with its front matter, which is left out."""
+    missing_extras: list[str] = field(default_factory=list)
+    """Sentences on files that would be read, or read better, with another package."""
 
     def meet(self, error: LineError) -> None:
         """Raise the error, or count it and keep the first few to show."""
@@ -70,6 +74,20 @@ class Faults:
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.left_out.most_common())
             files = counted(self.left_out.total(), "file")
             notes.append(f"{files} of other kinds left out: {kinds}")
+        return [*notes, *self.file_notes()]
+
+    def file_notes(self) -> list[str]:
+        """Sentences on files whose front matter is left out, or which need another package.
+
+        >>> problem = LineError("a.md", 3, "the front matter is not YAML")
+        >>> Faults(bad_front_matter={"a.md": problem}).file_notes()
+        ['front matter of 1 file left out, first: a.md:3: the front matter is not YAML']
+        """
+        notes = list(self.missing_extras)
+        if self.bad_front_matter:
+            files = counted(len(self.bad_front_matter), "file")
+            first = next(iter(self.bad_front_matter.values()))
+            notes.insert(0, f"front matter of {files} left out, first: {first}")
         return notes
 
 

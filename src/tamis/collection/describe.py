@@ -164,6 +164,7 @@ def _documents(collection: Collection) -> tuple[dict[str, Any], Ids, list[str]]:
         [
             *(sentence for sentence, wrong in checks.items() if wrong),
             *empty.notes(),
+            *collection.faults.file_notes(),
         ],
     )
 

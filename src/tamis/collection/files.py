@@ -1,4 +1,4 @@
-"""A folder of files as people have them: text, Markdown, reStructuredText, HTML, PDF.
+"""A folder of files as people have them: text, Markdown, HTML, PDF, Word, notebooks and others.
 
 What a file of each kind says, and what it is called, is `filetexts`'; here they are found.
 """
@@ -13,14 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tamis.collection.base import Collection, Faults
-from tamis.collection.filetexts import KINDS, Unreadable, read_text
+from tamis.collection.file_content import FileContent, Unreadable
+from tamis.collection.filetexts import KINDS, read_text
 from tamis.collection.formats import Format
 from tamis.collection.layout import kind_of
+from tamis.collection.main_content import has_extractor
 from tamis.collection.samples import FileHead, FolderSample
-from tamis.errors import InputError, LineError, require
+from tamis.errors import InputError, LineError, MissingExtraError, require
 from tamis.types import Document
 
 LINK = "symbolic link"
+OFFICE = {".docx": "docx", ".pptx": "pptx"}
+"""Which package reads the files of a suffix that are left out where it is not installed."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class FileDocuments:
         path = self.root / name
         try:
             name.encode()
-            title, text = read_text(path)
+            content = read_text(path)
         except UnicodeEncodeError:
             name_shown = os.fsencode(path).decode(errors="replace")
             self.faults.meet(
@@ -53,10 +57,17 @@ class FileDocuments:
         except Unreadable as error:
             self.faults.meet(LineError(path, error.line, error.problem, hint=error.hint))
         else:
-            document = Document(name, text, title)
-            self.faults.count_if_empty(document)
-            return document
+            return self._document(name, content)
         return None
+
+    def _document(self, name: str, content: FileContent) -> Document:
+        if (problem := content.bad_front_matter) is not None:
+            path = str(self.root / name)
+            fault = LineError(path, problem.line, problem.problem, hint=problem.hint)
+            self.faults.bad_front_matter[path] = fault
+        document = Document(name, content.text, content.title, content.fields)
+        self.faults.count_if_empty(document)
+        return document
 
 
 def open_files(path: Path, faults: Faults) -> Collection:
@@ -80,11 +91,39 @@ def open_files(path: Path, faults: Faults) -> Collection:
         names, left_out = _single(path)
     if not names:
         raise InputError(f"{path} holds no text that tamis reads", hint=_what_is_there(left_out))
-    if any(Path(name).suffix.lower() == ".pdf" for name in names):
+    suffixes = {_suffix(name) for name in names}
+    if ".pdf" in suffixes:
         require("pypdf")
     faults.left_out = left_out
+    names = _without_missing_packages(names, faults)
+    if not has_extractor() and suffixes & {".html", ".htm"}:
+        faults.missing_extras.append(
+            "HTML pages are read with their navigation and footers; to leave these out: "
+            "pip install 'tamis[html]'"
+        )
     documents = FileDocuments(root, tuple(names), faults)
     return Collection(path.resolve().name, "files", documents, faults=faults)
+
+
+def _suffix(name: str) -> str:
+    return Path(name).suffix.lower()
+
+
+def _without_missing_packages(names: list[str], faults: Faults) -> list[str]:
+    """The files that can be read; others are counted, and the extra that reads them is named."""
+    missing: dict[str, MissingExtraError] = {}
+    for suffix in OFFICE.keys() & {_suffix(name) for name in names}:
+        try:
+            require(OFFICE[suffix])
+        except MissingExtraError as error:
+            missing[suffix] = error
+    left = [name for name in names if _suffix(name) not in missing]
+    if missing and not left:
+        raise next(iter(missing.values()))
+    faults.left_out.update(_suffix(name) for name in names if _suffix(name) in missing)
+    for hint in {error.hint for error in missing.values()}:
+        faults.missing_extras.append(f"to read {' and '.join(sorted(missing))} files: {hint}")
+    return left
 
 
 def _what_is_there(left_out: Counter[str]) -> str:
@@ -142,8 +181,21 @@ def _is_file_inside(link: Path, inside: Path) -> bool:
     return target.is_file() and target.is_relative_to(inside)
 
 
-def _is_pdf_or_markdown(head: FileHead) -> bool:
-    return head.raw.startswith(b"%PDF-") or head.is_markdown
+def _is_document(head: FileHead) -> bool:
+    return (
+        head.raw.startswith(b"%PDF-")
+        or head.is_markdown
+        or _is_office_or_epub(head.raw)
+        or (head.is_json and all(mark in head.raw for mark in (b'"cells"', b'"cell_type"')))
+    )
+
+
+def _is_office_or_epub(raw: bytes) -> bool:
+    """Whether this is a zip archive with the parts of a document."""
+    if not raw.startswith(b"PK\x03\x04"):
+        return False
+    is_office = b"[Content_Types].xml" in raw and (b"word/" in raw or b"ppt/" in raw)
+    return is_office or b"mimetypeapplication/epub+zip" in raw[:128]
 
 
 def _has_texts(folder: FolderSample) -> bool:
@@ -152,9 +204,9 @@ def _has_texts(folder: FolderSample) -> bool:
 
 FILES = Format(
     name="files",
-    description="folder of text, Markdown, reStructuredText, HTML or PDF",
+    description="folder of text, Markdown, HTML, PDF, Word, PowerPoint, notebooks or e-books",
     holds=("documents",),
-    detect=_is_pdf_or_markdown,
+    detect=_is_document,
     markup=re.compile(r"<(!doctype\s+html|html)[\s>]", re.IGNORECASE),
     detect_folder=_has_texts,
     open_collection=open_files,

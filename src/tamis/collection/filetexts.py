@@ -1,120 +1,70 @@
-"""Title and readable text of one file: plain text, Markdown, reStructuredText, HTML, PDF.
+"""Title, text and fields of one file, by its suffix.
 
 A heading that gives the title stays in the text, so that nothing of the file is lost; only what
-a browser or a reader would not show (mark-up, scripts, front matter) is left out.
+a browser or a reader would not show (mark-up, scripts, front matter) is left out, and the
+boilerplate of HTML pages.
 """
 
 from __future__ import annotations
 
-import codecs
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tamis.collection.html_text import read_page
+from tamis.collection.epub import read_epub
+from tamis.collection.file_content import (
+    LONGEST_TITLE,
+    FileContent,
+    Unreadable,
+    decoded,
+    read_bytes,
+)
+from tamis.collection.front_matter import read_front_matter
+from tamis.collection.html_text import declared_encoding
+from tamis.collection.main_content import read_main_content
+from tamis.collection.notebook import read_notebook
+from tamis.collection.office_files import read_docx, read_pptx
 from tamis.errors import require
 
-LONGEST_TITLE = 120
-"""Characters: a first line longer than that is no title."""
 LONGEST_MARKED_UP = 1000
 """Characters: a longer heading keeps its mark-up, which may take the square of its length."""
 BLANKS = " \t"
 
-BOMS = [
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark begins it
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-]
 TitleAndText = tuple[str, str]
 
 
-class Unreadable(Exception):
-    """What is wrong with a file, at which line, and what would be right."""
+def read_text(path: Path) -> FileContent:
+    r"""What a file says; a suffix that is not among `KINDS` is a KeyError.
 
-    def __init__(self, line: int, problem: str, hint: str) -> None:
-        super().__init__(problem)
-        self.line, self.problem, self.hint = line, problem, hint
-
-
-def read_text(path: Path) -> TitleAndText:
-    """The title of a file, empty where it has none, and its text."""
-    title, text = KINDS[path.suffix.lower()](path)
-    return " ".join(title.split()), text
-
-
-# Encodings
-
-
-def decoded(raw: bytes, encoding: str = "") -> str:
-    """The text of a file: by its byte-order mark, else the encoding it declares, else UTF-8."""
-    for mark, name in BOMS:
-        if raw.startswith(mark):
-            raw, encoding = raw.removeprefix(mark), name
-            break
-    encoding = encoding or "utf-8"
-    try:
-        text = raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        name = "UTF-8" if encoding == "utf-8" else encoding
-        raise Unreadable(
-            line,
-            f"byte 0x{raw[error.start]:02x} is not {name}",
-            "save the file as UTF-8, such as with: iconv -f windows-1252 -t utf-8",
-        ) from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise Unreadable(line, "a zero byte: this is not text", "give it the suffix of its kind")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-_DECLARED = re.compile(
-    rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*+=\s*+["']?+\s*+([\w:.-]+)""", re.I
-)
-_AS_BROWSERS_DO = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8"}
-"""Pages say Latin-1 and mean Windows; a declaration that can be read is not UTF-16."""
-
-
-def declared_encoding(raw: bytes) -> str:
-    """The encoding an HTML page declares in its first bytes, as Python calls it, or nothing.
-
-    >>> declared_encoding(b'<meta charset="Latin-1">')
-    'cp1252'
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "sieves.md"
+    ...     _ = path.write_text("---\nauthor: Ada\n---\n# Sieves\n")
+    ...     read_text(path).fields
+    {'author': 'Ada'}
     """
-    declaration = _DECLARED.search(raw[:2048])
-    if declaration is None:
-        return ""
-    name = declaration[1].decode()
-    try:
-        encoding = codecs.lookup(name).name
-    except LookupError:
-        line = raw.count(b"\n", 0, declaration.start()) + 1
-        raise Unreadable(
-            line, f"the page declares the unknown encoding {name!r}", "declare utf-8"
-        ) from None
-    return _AS_BROWSERS_DO.get(encoding, encoding)
+    content = KINDS[path.suffix.lower()](path)
+    if not isinstance(content, FileContent):
+        content = FileContent(*content)
+    title = " ".join(content.title.split())
+    return replace(content, title=title)
 
 
 # Plain text, Markdown, reStructuredText
 
 
 def _plain(path: Path) -> TitleAndText:
-    text = decoded(path.read_bytes())
+    text = decoded(read_bytes(path))
     first, _, after_first = text.lstrip("\n").partition("\n")
     next_line, _, more = after_first.partition("\n")
     is_title = len(first) <= LONGEST_TITLE and not next_line.strip() and more.strip()
     return first if is_title else "", text
 
 
-_FRONT_MATTER = re.compile(
-    r"\A---[ \t]*\n(?=[\w\"'-]+[ \t]*:|#)(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S | re.M
-)
-_FRONT_TITLE = re.compile(r"^title:[ \t]*+([^>|\s].*)", re.M)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]++(.*)")
 _SETEXT = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
@@ -126,20 +76,16 @@ _MARKUP = [
 ]
 
 
-def _markdown(path: Path) -> TitleAndText:
-    text = decoded(path.read_bytes())
-    title = ""
-    front = _FRONT_MATTER.match(text)
-    if front:
-        text = text[front.end() :]
-        front_title = _FRONT_TITLE.search(front[1])
-        title = _unquoted(front_title[1].rstrip(BLANKS)) if front_title else ""
-    return title or _without_markup(_markdown_heading(text)), text
+def _markdown(path: Path) -> FileContent:
+    text = decoded(read_bytes(path))
+    matter = read_front_matter(text)
+    text = text[matter.end :]
+    title = matter.title or _markdown_title(text)
+    return FileContent(title, text, matter.fields or {}, matter.problem)
 
 
-def _unquoted(value: str) -> str:
-    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if is_quoted else value
+def _markdown_title(text: str) -> str:
+    return _without_markup(_markdown_heading(text))
 
 
 def _markdown_heading(text: str) -> str:
@@ -179,7 +125,7 @@ _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*\s*$")
 
 
 def _restructured(path: Path) -> TitleAndText:
-    text = decoded(path.read_bytes())
+    text = decoded(read_bytes(path))
     for line, under in pairwise(text.split("\n")):
         title, under = line.strip(), under.rstrip()
         if (
@@ -192,12 +138,17 @@ def _restructured(path: Path) -> TitleAndText:
     return "", text
 
 
-# HTML
+# HTML, notebooks
 
 
 def _html(path: Path) -> TitleAndText:
-    raw = path.read_bytes()
-    return read_page(decoded(raw, declared_encoding(raw)))
+    raw = read_bytes(path)
+    return read_main_content(decoded(raw, declared_encoding(raw)))
+
+
+def _notebook(path: Path) -> TitleAndText:
+    title, text, prose = read_notebook(path)
+    return title or _markdown_title(prose), text
 
 
 # PDF
@@ -236,7 +187,7 @@ def _pdf_title(metadata: Any) -> str:
     return title.encode(errors="replace").decode() if isinstance(title, str) else ""
 
 
-KINDS: dict[str, Callable[[Path], TitleAndText]] = {
+KINDS: dict[str, Callable[[Path], FileContent | TitleAndText]] = {
     ".txt": _plain,
     ".md": _markdown,
     ".markdown": _markdown,
@@ -244,5 +195,9 @@ KINDS: dict[str, Callable[[Path], TitleAndText]] = {
     ".html": _html,
     ".htm": _html,
     ".pdf": _pdf,
+    ".docx": read_docx,
+    ".pptx": read_pptx,
+    ".ipynb": _notebook,
+    ".epub": read_epub,
 }
 """How a file is read, by its suffix."""

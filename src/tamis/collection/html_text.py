@@ -5,8 +5,11 @@ Python's own parser goes through the rest of a page at every comment or tag that
 
 from __future__ import annotations
 
+import codecs
 import html
 import re
+
+from tamis.collection.file_content import Unreadable
 
 _UNSHOWN = {"script", "style", "template", "noscript", "head", "svg"}
 _IN_HEAD = {"title", "meta", "link", "base", "script", "style", "template", "noscript"}
@@ -17,9 +20,17 @@ _BLOCKS = set(
     "ul".split()
 )
 _CELLS = {"td", "th"}
+_UNNESTED = set(
+    "area base br col embed hr img input link meta param source track wbr "  # have no end
+    "a body dd dt head html li nobr optgroup option p rp rt tbody td tfoot th thead tr".split()
+)
+"""Elements that need no end, or that another of their kind ends."""
+_FORMATTING = set("b big code em font i s small strike strong tt u".split())
+"""Elements that a browser opens again in each paragraph until they are closed."""
 _NAME = re.compile(r"</?([A-Za-z][^\t\n\r\f />\0]*)")
 _TAG_END = re.compile(r"""(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+>""")
 """From a tag's name to its end; a `>` in a quoted value does not end it."""
+_QUOTED = re.compile(r""""[^"]*+"|'[^']*+'""")
 _RAW_ENDS = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style")
 }
@@ -28,13 +39,45 @@ MAX_DIGITS = 8
 """More digits than any code point has: such a reference is one to no character."""
 
 
+_DECLARED = re.compile(
+    rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*+=\s*+["']?+\s*+([\w:.-]+)""", re.I
+)
+_AS_BROWSERS_DO = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8"}
+"""Pages say Latin-1 and mean Windows; a declaration that can be read is not UTF-16."""
+
+
+def declared_encoding(raw: bytes) -> str:
+    """The encoding an HTML page declares in its first bytes, as Python calls it, or nothing.
+
+    >>> declared_encoding(b'<meta charset="Latin-1">')
+    'cp1252'
+    """
+    declaration = _DECLARED.search(raw[:2048])
+    if declaration is None:
+        return ""
+    name = declaration[1].decode()
+    try:
+        encoding = codecs.lookup(name).name
+    except LookupError:
+        line = raw.count(b"\n", 0, declaration.start()) + 1
+        raise Unreadable(
+            line, f"the page declares the unknown encoding {name!r}", "declare utf-8"
+        ) from None
+    return _AS_BROWSERS_DO.get(encoding, encoding)
+
+
 def read_page(text: str) -> tuple[str, str]:
     r"""The title of a page and its text, a line a block.
 
     >>> read_page("<title>Sieves</title><p>Round.<p>Square &amp; flat.")
     ('Sieves', 'Round.\nSquare & flat.')
     """
-    page, markup = _Page(), _Markup(text)
+    return parse_page(text).read()
+
+
+def parse_page(text: str) -> Page:
+    """What a page shows, and how deep it is nested."""
+    page, markup = Page(), _Markup(text)
     at = 0
     while (start := text.find("<", at)) >= 0:
         page.add_text(_unescape(text[at:start]))
@@ -49,9 +92,12 @@ def read_page(text: str) -> tuple[str, str]:
             page.break_at(name[1].lower())
         elif name:
             page.open(name[1].lower())
+            if end - start > page.longest_tag:
+                bare = _QUOTED.sub("", text[start:end])
+                page.longest_tag = max(page.longest_tag, len(bare))
             at = markup.raw_end(name[1].lower(), end)
     page.add_text(_unescape(text[at:]))
-    return page.read()
+    return page
 
 
 def _unescape(text: str) -> str:
@@ -97,7 +143,7 @@ class _Markup:
         return end + len(mark) if end >= 0 else 0
 
 
-class _Page:
+class Page:
     """Gathers what a page shows, its title and its first heading."""
 
     def __init__(self) -> None:
@@ -108,6 +154,11 @@ class _Page:
         self._unshown: list[str] = []
         self._within = ""
         self._preformatted = 0
+        self._open: list[str] = []
+        self._formatting = 0
+        self.deepest = self.most_formatting = self.longest_tag = 0
+        """How deep elements are nested, how many of them are inline, and the longest tag, without
+        quoted values, which may be pictures."""
 
     def open(self, tag: str) -> None:
         """Meet an opening tag."""
@@ -121,6 +172,11 @@ class _Page:
             self._preformatted += 1
         elif tag == "h1" and not self._has_heading:
             self._within = tag
+        if tag not in _UNNESTED:
+            self._open.append(tag)
+            self.deepest = max(self.deepest, len(self._open))
+            self._formatting += tag in _FORMATTING
+            self.most_formatting = max(self.most_formatting, self._formatting)
         self.break_at(tag)
 
     def close(self, tag: str) -> None:
@@ -129,6 +185,9 @@ class _Page:
             del self._unshown[self._unshown.index(tag) :]
         if tag == self._within:
             self._within = ""
+        if self._open and self._open[-1] == tag:  # others stay open, as in a browser they may
+            self._open.pop()
+            self._formatting -= tag in _FORMATTING
         if tag == "pre":
             self._preformatted = max(0, self._preformatted - 1)
         self.break_at(tag)
