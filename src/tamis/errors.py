@@ -14,7 +14,13 @@ TamisError                 anything tamis raises on purpose
 from __future__ import annotations
 
 import importlib
+import json
 import shlex
+import sys
+import tomllib
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 
@@ -101,8 +107,10 @@ def command(*words: object) -> str:
     return shlex.join(["tamis", *map(str, words)])
 
 
-def require(module: str) -> ModuleType:
+def require(module: str, *others: str) -> ModuleType:
     """Import an optional module, or say exactly how to install it.
+
+    The command brings `others` too, packages that are needed next, where they are missing.
 
     >>> require("json").__name__
     'json'
@@ -113,8 +121,59 @@ def require(module: str) -> ModuleType:
         package = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
             raise
-        extra = EXTRA_OF[package]
+        extras = {EXTRA_OF[package], *missing_extras(*others)}
         raise MissingExtraError(
-            f"{package} is not installed",
-            hint=f"pip install 'tamis[{extra}]'",
+            f"{package} is not installed", hint=install_command(*extras)
         ) from error
+
+
+def missing_extras(*packages: str) -> set[str]:
+    """The extras that bring those of the packages that are not installed; nothing is imported.
+
+    >>> missing_extras()
+    set()
+    """
+    return {EXTRA_OF[package] for package in packages if not is_installed(package)}
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported, without importing it.
+
+    >>> is_installed("json"), is_installed("no_such_package")
+    (True, False)
+    """
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # it is in sys.modules, without a spec or as None
+        return sys.modules.get(package) is not None
+
+
+def install_command(*extras: str) -> str:
+    """The command that adds extras to this installation, here.
+
+    pip adds extras to an installed tamis by its name, wherever that came from; in a clone the
+    command is the README's. An editable installation would be replaced by that one.
+
+    >>> install_command("models", "neural").endswith("[neural,models]'")
+    True
+    """
+    names = ",".join(sorted(extras, key=[*EXTRA_OF.values()].index))
+    place = "." if _is_clone(Path.cwd()) and not _is_editable() else "tamis"
+    return f"pip install '{place}[{names}]'"
+
+
+def _is_clone(folder: Path) -> bool:
+    try:
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8")).get("project", {})
+    except (OSError, ValueError):
+        return False
+    return isinstance(project, dict) and project.get("name") == "tamis"
+
+
+def _is_editable() -> bool:
+    """Whether tamis was installed with `pip install -e`, as PEP 610 records it."""
+    try:
+        recorded = metadata.distribution("tamis").read_text("direct_url.json") or "{}"
+    except metadata.PackageNotFoundError:
+        return False
+    return bool(json.loads(recorded).get("dir_info", {}).get("editable"))

@@ -8,15 +8,13 @@ judgements are given and that leaves parts of about the shares.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from tamis.errors import InputError
-from tamis.text.near import near_any, near_duplicates, query_hash
+from tamis.text.near import connected_groups, near_any, near_duplicates, query_hash
 from tamis.types import Ids, Qrels, Queries
 
 SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
@@ -166,7 +164,9 @@ def _shuffled_groups(
     """Queries that belong together, in a seeded order; large groups first, so that they fit."""
     alike = near_duplicates(queries.texts) if queries.texts is not None else []
     if answers is not None:
-        both = _join_groups([*alike, *_groups_by_answer(queries.ids, answers)], len(queries))
+        connected = [*alike, *_groups_by_answer(queries.ids, answers)]
+        pairs = ((group[0], other) for group in connected for other in group[1:])
+        both = connected_groups(pairs, len(queries))
         alike = both if max(map(len, both), default=0) <= room else alike
     grouped = {number for group in alike for number in group}
     groups = alike + [[number] for number in range(len(queries)) if number not in grouped]
@@ -182,18 +182,3 @@ def _groups_by_answer(ids: Ids, qrels: Qrels) -> list[list[int]]:
     order = np.argsort(doc, kind="stable")
     groups = np.split(query[order], np.flatnonzero(np.diff(doc[order])) + 1)
     return [group.tolist() for group in groups if len(group) > 1]
-
-
-def _join_groups(groups: Sequence[Sequence[int]], count: int) -> list[list[int]]:
-    """Groups that share a member made one, those of one member left out.
-
-    >>> _join_groups([[0, 2], [2, 3], [1, 4]], 6)
-    [[0, 2, 3], [1, 4]]
-    """
-    pairs = np.array([(group[0], other) for group in groups for other in group[1:]], int)
-    pairs = pairs.reshape(-1, 2)
-    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
-    label = connected_components(graph, directed=False)[1]
-    order = np.argsort(label, kind="stable")
-    components = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
-    return sorted(group.tolist() for group in components if len(group) > 1)

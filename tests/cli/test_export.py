@@ -9,6 +9,7 @@ import pytest
 
 from tamis.cli.app import run
 from tamis.cores import processor
+from tamis.errors import install_command
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -99,4 +100,4 @@ def test_a_package_that_lacks(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     assert run(["export", "model", "-o", "out", *GIVEN]) == 1
-    assert "hint: pip install 'tamis[onnx]'" in capsys.readouterr().err
+    assert f"hint: {install_command('onnx')}" in capsys.readouterr().err

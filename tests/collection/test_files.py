@@ -17,7 +17,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from tamis.collection.base import Faults
 from tamis.collection.files import FileDocuments, open_files
 from tamis.collection.filetexts import read_text
-from tamis.errors import InputError, LineError, MissingExtraError
+from tamis.errors import InputError, LineError, MissingExtraError, install_command
 from tamis.types import Document
 
 
@@ -357,4 +357,4 @@ def test_pdf_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(MissingExtraError) as caught:
         open_files(tmp_path, Faults())
-    assert caught.value.hint == "pip install 'tamis[pdf]'"
+    assert caught.value.hint == install_command("pdf")

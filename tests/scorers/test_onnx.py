@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tamis.errors import InputError
+from tamis.errors import InputError, install_command
 from tamis.models import ModelManifest, import_model, open_model, open_scorer
 from tamis.models.onnx_files import write_float, write_int8
 from tamis.scorers import _onnx
@@ -321,7 +321,7 @@ def test_scoring_from_an_export_needs_no_torch(model: Path) -> None:
     assert np.allclose(found[:3], expected.values, atol=1e-4)
     assert found[3:] == expected.truncated_tokens.tolist()
     assert sum(found[3:]) > 0
-    assert hint == "pip install 'tamis[neural]'"
+    assert hint == install_command("neural")
 
 
 def test_which_back_end_runs_a_folder(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from tamis.text.near import near_any, near_duplicates
+from tamis.text.near import connected_groups, near_any, near_duplicates
 
 TEXTS = st.lists(
     st.lists(st.sampled_from("a b c d e f g h i j".split()), max_size=12).map(" ".join),
@@ -97,3 +100,40 @@ def test_near_any_is_what_comparing_every_pair_gives(mine: list[str], theirs: li
 
     expected = [n for n, text in enumerate(mine) if any(near(text, other) for other in theirs)]
     assert near_any(mine, theirs) == expected
+
+
+def components_of_scipy(pairs: list[tuple[int, int]], count: int) -> list[list[int]]:
+    """The same groups by scipy's connected components."""
+    edges = np.array(pairs, int).reshape(-1, 2)
+    graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(count, count))
+    label = connected_components(graph, directed=False)[1]
+    groups: dict[int, list[int]] = {}
+    for number, component in enumerate(label.tolist()):
+        groups.setdefault(component, []).append(number)
+    return sorted(group for group in groups.values() if len(group) > 1)
+
+
+@given(st.data(), st.integers(1, 40))
+def test_connected_groups_are_the_components_of_scipy(data: st.DataObject, count: int) -> None:
+    number = st.integers(0, count - 1)
+    pairs = data.draw(st.lists(st.tuples(number, number), max_size=60))
+    assert connected_groups(pairs, count) == components_of_scipy(pairs, count)
+
+
+def test_nothing_is_connected_without_pairs() -> None:
+    assert connected_groups([], 0) == [] and connected_groups([], 3) == []
+    assert connected_groups([(1, 1)], 3) == []
+
+
+@pytest.mark.parametrize("num_pairs", [0, 20_000, 100_000, 400_000])
+def test_connected_groups_of_many_numbers(num_pairs: int) -> None:
+    count, rng = 200_000, np.random.default_rng(num_pairs)
+    pairs = list(map(tuple, rng.integers(0, count, (num_pairs, 2)).tolist()))
+    assert connected_groups(pairs, count) == components_of_scipy(pairs, count)
+
+
+def test_a_long_chain_is_one_group() -> None:
+    count = 200_000
+    order = np.random.default_rng(0).permutation(count).tolist()
+    assert connected_groups(pairwise(order), count) == [list(range(count))]
+    assert connected_groups(pairwise(range(count)), count) == [list(range(count))]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.errors import InputError, MissingExtraError
+from tamis.errors import InputError, MissingExtraError, install_command
 from tamis.types import Qrels, Run
 
 pd: Any = pytest.importorskip("pandas", reason="pandas is not installed")
@@ -141,4 +141,4 @@ def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.Monke
     for make in (run.to_pandas, qrels.to_pandas):
         with pytest.raises(MissingExtraError) as caught:
             make()
-        assert caught.value.hint == "pip install 'tamis[pandas]'"
+        assert caught.value.hint == install_command("pandas")

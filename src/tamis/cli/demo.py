@@ -36,6 +36,7 @@ def demo(
     Example: tamis demo --quick
     """
     from tamis.cli.fit import show_plan, show_sieve
+    from tamis.errors import install_command
     from tamis.fitting.demo import has_model, run_demo, searches
 
     _refuse_other(output)
@@ -46,7 +47,7 @@ def demo(
     show("", "all systems, on the test queries:")
     show_sieve(sieve)
     if not has_model():
-        show("To see a small model re-rank this: pip install 'tamis[neural,models]'")
+        show(f"To see a small model re-rank this: {install_command('neural', 'models')}")
 
 
 def _refuse_other(folder: Path) -> None:

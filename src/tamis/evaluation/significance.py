@@ -18,6 +18,7 @@ from tamis.errors import InputError
 from tamis.evaluation import randomisation
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.measures import Measure
+from tamis.evaluation.student import student_critical_value, student_p_value
 
 Values = NDArray[np.float64]
 
@@ -135,10 +136,8 @@ def t_test(differences: ArrayLike) -> float | None:
     deviation = float(values.std(ddof=1))
     if deviation == 0:
         return 0.0
-    from scipy.special import stdtr
-
     t = float(values.mean()) / (deviation / math.sqrt(len(values)))
-    return float(2 * stdtr(len(values) - 1, -abs(t)))
+    return student_p_value(t, len(values) - 1)
 
 
 def randomisation_test(differences: ArrayLike, *, samples: int = 100_000, seed: int = 0) -> float:
@@ -180,10 +179,8 @@ def interval_over_trials(values: ArrayLike, level: float = 0.95) -> Interval | N
         raise InputError(f"an interval at level {level}", hint="between 0 and 1, such as 0.95")
     if len(trials) < 2:
         return None
-    from scipy.special import stdtrit
-
     error = float(trials.std(ddof=1)) / math.sqrt(len(trials))
-    reach = float(stdtrit(len(trials) - 1, (1 + level) / 2)) * error
+    reach = student_critical_value(level, len(trials) - 1) * error
     mean = float(trials.mean())
     return Interval(mean - reach, mean + reach, level)
 

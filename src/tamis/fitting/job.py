@@ -40,7 +40,7 @@ from tamis.fitting.workspace import (
     remove_workspace,
 )
 from tamis.manifest import read_manifest
-from tamis.models.base_models import find_base
+from tamis.models.base_models import find_base, model_packages
 from tamis.models.folder import open_scorer
 from tamis.models.model_lookup import open_ranker
 from tamis.search import Index
@@ -267,16 +267,18 @@ def _check_inputs(request: FitRequest) -> None:
 
 
 def _open_base(request: FitRequest, work: Workspace) -> tuple[BaseModel | None, str]:
-    """The base model; where the default one is not installed, why not."""
+    """The base model, or why there is none; the default one may be missing, with a warning."""
     if request.base is None:
-        return None, "no model was wanted"
+        return None, "none, as requested"
     try:
-        require("torch")
+        require("torch", *model_packages(request.base))
         return import_base(request.base, work), ""
     except MissingExtraError as error:
         if request.base != DEFAULT_BASE:
             raise
-        return None, str(error)
+        consequence = f"{error}, so ranking uses words only"
+        _log.warning("%s; %s", consequence, error.hint)
+        return None, f"none: {consequence}"
 
 
 def plan_fit(inputs: FitInputs, kinds: Sequence[SystemKind] = KINDS) -> Plan:

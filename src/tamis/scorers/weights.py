@@ -30,6 +30,7 @@ class Loaded:
 def load(folder: Path) -> Loaded:
     """Everything in a model folder, checked."""
     config = read_config(folder)
+    require("torch")  # before tokenizers, which the same extra brings
     tokens = Tokens.open(folder)
     weights = read_weights(folder)
     check_vocabulary(folder, tokens, weights)

@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import xxhash
 
@@ -52,11 +52,23 @@ def near_duplicates(texts: Sequence[str], threshold: float = 0.8) -> list[list[i
     [[0, 2]]
     """
     words = [frozenset(_WORD.findall(text.casefold())) for text in texts]
-    parent = list(range(len(texts)))
-    for first, second in _pairs(words, threshold):
+    return connected_groups(_pairs(words, threshold), len(texts))
+
+
+def connected_groups(pairs: Iterable[tuple[int, int]], count: int) -> list[list[int]]:
+    """The numbers below `count` that pairs connect, directly or through others, group by group.
+
+    Sorted; a number that no pair connects with another is in no group. In Python as fast as
+    scipy's connected components where pairs are Python's.
+
+    >>> connected_groups([(0, 2), (3, 2), (1, 4)], 6)
+    [[0, 2, 3], [1, 4]]
+    """
+    parent = list(range(count))
+    for first, second in pairs:
         parent[_root(parent, first)] = _root(parent, second)
     groups: dict[int, list[int]] = defaultdict(list)
-    for number in range(len(texts)):
+    for number in range(count):
         groups[_root(parent, number)].append(number)
     return sorted(group for group in groups.values() if len(group) > 1)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
-from tamis.models.base_models import find_base
+from tamis.models.base_models import find_base, model_packages
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import KINDS, Kind, ModelManifest, documents_of
@@ -117,7 +117,7 @@ def open_trainable(
     `random_weights` everything is. With `fixed_documents` a bi-encoder learns to read queries only:
     texts keep the embeddings of the base, from `embedding_cache` or made on so many `threads`.
     """
-    require("torch")
+    require("torch", *model_packages(base))
     if dropout is not None and not 0 <= dropout < 1:
         raise InputError(f"cannot drop a share of {dropout}", hint="say 0 to less than 1")
     if document_tokens is not None and (document_tokens < 1 or scorer != "cross-encoder"):

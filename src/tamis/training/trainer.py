@@ -19,7 +19,7 @@ import numpy as np
 from tamis.errors import TrainingError, require
 from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
-from tamis.models.base_models import find_base, sha256
+from tamis.models.base_models import find_base, model_packages, sha256
 from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.pipeline.stored_embeddings import stored_texts
 from tamis.scorers.batches import single_threaded_torch, usable_threads
@@ -82,7 +82,7 @@ class Trainer:
     def of(cls, job: Job, steps: int | None = None) -> Trainer:
         """A trainer at its first step, of so many or as many as the recipe says."""
         recipe = job.recipe
-        gpu = require("torch").cuda.is_available()
+        gpu = require("torch", *model_packages(job.base)).cuda.is_available()
         accelerator = require("accelerate").Accelerator(cpu=not gpu)
         model = open_trainable(
             job.base,
