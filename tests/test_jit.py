@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Announcer, "said", False)
+    monkeypatch.setattr(Announcer, "has_announced", False)
     for listener in event._registered["numba:compile"]:
         if isinstance(listener, Announcer):
             listener.has_announced = False
