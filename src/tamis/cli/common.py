@@ -7,7 +7,7 @@ import logging
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -62,8 +62,10 @@ def writing_to(path: str) -> Iterator[Path]:
             shutil.copyfileobj(done, sys.stdout.buffer)
 
 
-def by_split(qrels: list[str] | None, default: str = "test") -> dict[str, str] | None:
-    """Judgement files by split; without a name it is the default, or a folder's own.
+def by_split(
+    qrels: list[str] | None, split_of_path: Callable[[str], str] | None = None
+) -> dict[str, str] | None:
+    """Judgement files by split; without a name it is test, or a folder's own.
 
     >>> by_split(["train=a.txt", "b.txt"])
     {'train': 'a.txt', 'test': 'b.txt'}
@@ -75,7 +77,7 @@ def by_split(qrels: list[str] | None, default: str = "test") -> dict[str, str] |
     files: dict[str, str] = {}
     for value in qrels:
         name, path = split_name(value)
-        split = name or split_of(path, default)
+        split = name or (split_of_path or split_of)(path)
         if split in files:
             raise InputError(
                 f"there are two files of judgements for the split {split!r}",

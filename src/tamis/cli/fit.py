@@ -105,7 +105,7 @@ def fit(
     from tamis.evaluation import parse_measure
     from tamis.fitting.job import run_fit
     from tamis.fitting.json_records import to_json
-    from tamis.fitting.request import JUDGED_SPLIT, FitRequest
+    from tamis.fitting.request import FitRequest, fit_split_of
 
     request = FitRequest(
         collection=collection,
@@ -117,7 +117,7 @@ def fit(
         teacher=teacher,
         word_vectors=word_vectors,
         queries=queries,
-        qrels=by_split(qrels, default=JUDGED_SPLIT) or {},
+        qrels=by_split(qrels, fit_split_of) or {},
         depth=depth,
         learning_curve=learning_curve,
         seed=seed,

@@ -21,7 +21,6 @@ from tamis.collection.loss_notes import refuse_breaks, refuse_white_space
 from tamis.collection.samples import FileHead, is_integer, is_number, mostly
 from tamis.durable import new_file
 from tamis.errors import InputError, LineError
-from tamis.splits import is_test
 from tamis.types import Ids, Qrels
 
 _log = logging.getLogger(__name__)
@@ -125,13 +124,8 @@ def the_split(folder: Path) -> tuple[str, Path]:
 
 
 def split_of(path: Path | str, default: str = "test") -> str:
-    """The split of judgements without a name for it: a folder's own; of a file `test` where its
-    name says so, else the default.
-    """
-    path = Path(path)
-    if path.is_dir():
-        return the_split(path)[0]
-    return "test" if is_test(path.name) else default
+    """The split of judgements without a name for it: a folder's own, of a file the default."""
+    return the_split(Path(path))[0] if Path(path).is_dir() else default
 
 
 def write_qrels(qrels: Qrels, path: Path | str, *, format: str = "", force: bool = False) -> None:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tamis.collection.base import Collection, OnError
-from tamis.collection.judgements import split_of
 from tamis.collection.objects import AnyDocuments, AnyQueries, as_documents, as_queries
 from tamis.collection.run_objects import AnyQrels, AnyRun, as_qrels, as_run
 from tamis.durable import parse_time
 from tamis.errors import InputError
 from tamis.evaluation import parse_measure
 from tamis.fitting.job import OnPlan, run_fit
-from tamis.fitting.request import DEFAULT_BASE, JUDGED_SPLIT, FitRequest
+from tamis.fitting.request import DEFAULT_BASE, JUDGED_SPLIT, FitRequest, fit_split_of
 from tamis.fitting.sieve import Sieve
 from tamis.fitting.system import SystemKind
 from tamis.fitting.systems import KINDS
@@ -177,7 +176,7 @@ def _qrels(qrels_or_path: Any) -> dict[str, str | Qrels]:
             )
         return splits
     if isinstance(qrels_or_path, str | Path):
-        return {split_of(qrels_or_path, JUDGED_SPLIT): str(qrels_or_path)}
+        return {fit_split_of(qrels_or_path): str(qrels_or_path)}
     return {JUDGED_SPLIT: as_qrels(qrels_or_path)}
 
 

@@ -11,6 +11,8 @@ import xxhash
 
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, OnError
+from tamis.collection.judgements import split_of
+from tamis.splits import is_test
 from tamis.types import Qrels, Queries, Run
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
@@ -19,6 +21,16 @@ JUDGED_SPLIT = "judged"
 """The split of judgements without a name for it: some of them are set aside for the test."""
 SIEVE_LAYOUT = 3
 """The version of the folder that a fit writes."""
+
+
+def fit_split_of(path: Path | str) -> str:
+    """The split that a fit takes judgements for where none is named: a folder's own; of a file
+    `test` where its name says so, else one of which some are set aside for the test.
+
+    >>> fit_split_of("qrels.test.txt"), fit_split_of("judged.tsv")
+    ('test', 'judged')
+    """
+    return split_of(path, "test" if is_test(Path(path).name) else JUDGED_SPLIT)
 
 
 @dataclass(frozen=True, eq=False)
