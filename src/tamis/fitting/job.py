@@ -104,7 +104,8 @@ def _log_steps(plan: Plan, work: Workspace) -> None:
             seconds[timing.step] = seconds.get(timing.step, 0.0) + timing.seconds
         return seconds
 
-    progress = PlanProgress(plan)
+    begun = {timing.step for timing in work.timings if timing.activity != "index"}
+    progress = PlanProgress(plan, begun)
 
     def begin(timing: Timing) -> None:
         if message := progress.begin(timing.step, spent()):

@@ -7,7 +7,7 @@ steps to a `Budget` one after the other, in the order of how often they help.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tamis.types import Scorer
@@ -99,9 +99,9 @@ class PlanProgress:
     ('step 1 of 2, about 63 s left: BM25', '', 'step 2 of 2, about 60 s left: base model')
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, begun: Iterable[str] = ()) -> None:
         self.steps = {step.key: step for step in plan.steps if step.planned}
-        self.begun: set[str] = set()
+        self.begun = {key for key in begun if key in self.steps}
 
     def begin(self, key: str, spent: Mapping[str, float]) -> str:
         """The message where a step begins for the first time, else nothing; `spent` are the
@@ -115,12 +115,11 @@ class PlanProgress:
             for step in self.steps.values()
             if step.key == key or step.key not in spent
         )
-        number = list(self.steps).index(key) + 1
         time_left = (
             f"{seconds_left / 60:.0f} min" if seconds_left >= 90 else f"{seconds_left:.0f} s"
         )
         name = self.steps[key].name
-        return f"step {number} of {len(self.steps)}, about {time_left} left: {name}"
+        return f"step {len(self.begun)} of {len(self.steps)}, about {time_left} left: {name}"
 
 
 def measured_pace(scorer: Scorer, query: str, texts: Sequence[str]) -> float:
