@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def render(template: str, **values: Any) -> str:
     """A page or a part of one; a name that a template uses and nobody gave is an error.
 
-    >>> values = {"heads": ["run"], "rows": [["a<b"]], "left": 1, "title": "", "notes": []}
+    >>> values = {"heads": ["run"], "rows": [["a<b"]], "text_columns": 1, "title": "", "notes": []}
     >>> render("notebook.html", **values).count("<td>a&lt;b</td>")
     1
     """
