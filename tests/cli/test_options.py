@@ -89,6 +89,16 @@ def test_runs_have_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert list(json.loads(capsys.readouterr().out)["runs"]) == ["odd=name.trec"]
 
 
+def test_what_cannot_be_written_is_refused_before_the_work(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["evaluate", "qrels.txt", "a.trec", "--per-query", "x.xlsx"]) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, "xlsx" in printed.err) == ("", True)
+    assert run(["search", "index", "queries.tsv", "-o", "run.trec", "--json"]) == 2
+    assert "--json" in capsys.readouterr().err
+
+
 def test_json_has_a_schema_and_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
     show_json("test", {"tau": float("nan"), "rows": [{"p": float("inf")}, 1.5], "name": "x"})
     text = capsys.readouterr().out

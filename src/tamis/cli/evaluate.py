@@ -117,6 +117,8 @@ def evaluate(
         raise typer.BadParameter(f"{fail_if_worse:g} is no significance level; 0.05 is common")
     if fail_if_worse is not None and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs a --baseline")
+    if per_query is not None:
+        _per_query_form(per_query)
     faults = Faults(skip=on_error == "skip")
     _refuse_swapped(qrels, runs)
     with reading(qrels) as path:
@@ -244,10 +246,14 @@ def _write_per_query(evaluation: Evaluation, name: str, out: Path, force: bool) 
     from tamis.collection.lines import writing
     from tamis.evaluation import write_per_query
 
+    with writing(out, force) as stream:
+        write_per_query(evaluation, stream, _per_query_form(name))
+
+
+def _per_query_form(name: str) -> Literal["tsv", "csv", "jsonl"]:
     forms: dict[str, Literal["tsv", "csv", "jsonl"]]
     forms = {"": "tsv", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl"}
     ending = Path(name.removesuffix(".gz").removesuffix(".zst")).suffix
     if ending not in forms:
         raise InputError(f"cannot write values as {ending}", hint="use .tsv, .csv or .jsonl")
-    with writing(out, force) as stream:
-        write_per_query(evaluation, stream, forms[ending])
+    return forms[ending]

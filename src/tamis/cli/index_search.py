@@ -204,6 +204,8 @@ def search(
     """
     from tamis.search import Index, default_source
 
+    if output is not None and json:
+        raise typer.BadParameter("--json prints the hits of one query: leave it or -o out")
     _refuse_mistaken(folder, queries, output)
     options = {
         "k1": k1, "b": b, "mu": mu,
