@@ -30,7 +30,7 @@ from tamis.fitting.selection import base_system, bm25_system
 from tamis.fitting.system import System, all_systems, default_system
 from tamis.fitting.systems import KINDS
 from tamis.fitting.workspace import Timing
-from tamis.pages.wording import p_text, p_value
+from tamis.pages.text_format import p_text, p_value
 from tamis.pipeline.fuse import scores_in
 from tamis.types import Document, Qrels, Queries, Query, Run
 

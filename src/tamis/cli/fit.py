@@ -201,7 +201,7 @@ def _facts(result: FitResult) -> dict[str, str]:
 
 def _comparison(comparison: BaselineComparison, num_tests: int) -> str:
     """A difference on test queries, with its interval and the p-value of the paired test."""
-    from tamis.pages.wording import p_value as p_text
+    from tamis.pages.text_format import p_value as p_text
 
     interval, p_value = comparison.interval, comparison.p_value
     around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""

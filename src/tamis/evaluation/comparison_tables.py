@@ -11,7 +11,7 @@ from tamis.evaluation.agreement import agree
 from tamis.evaluation.significance import Comparison
 from tamis.evaluation.tables import align, escape_latex, padded_line
 from tamis.pages.render import render
-from tamis.pages.wording import p_value
+from tamis.pages.text_format import p_value
 from tamis.terminal import plain_table, visible
 from tamis.types import Run
 

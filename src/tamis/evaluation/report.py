@@ -19,7 +19,7 @@ from tamis.evaluation.significance import Comparison
 from tamis.pages.charts import MAX_BARS, MAX_POINTS, Line, Point, Values, line_panel
 from tamis.pages.render import render
 from tamis.pages.svg import picture, swatch
-from tamis.pages.wording import counted, listed
+from tamis.pages.text_format import counted, listed
 from tamis.types import Ids, Qrels, Queries, Run
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from tamis.evaluation.randomisation import VALUE_TOLERANCE
 from tamis.evaluation.report_subject import Subject
 from tamis.pages.charts import Values, bars, scatter
-from tamis.pages.wording import shorten, signed
+from tamis.pages.text_format import shorten, signed
 
 SHOWN_QUERIES = 10
 SHOWN_DOCUMENTS = 5

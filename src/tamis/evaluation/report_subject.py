@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.significance import Comparison
 from tamis.pages.charts import Values
-from tamis.pages.wording import shorten
+from tamis.pages.text_format import shorten
 from tamis.types import Qrels, Run
 
 

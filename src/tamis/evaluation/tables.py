@@ -10,7 +10,7 @@ from tamis.evaluation.evaluate import Evaluation
 from tamis.evaluation.measures import Measure
 from tamis.evaluation.significance import Comparison
 from tamis.pages.render import render
-from tamis.pages.wording import counted
+from tamis.pages.text_format import counted
 from tamis.terminal import plain_table, visible
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tamis.fitting.report_provenance import learning_view, provenance_view
 from tamis.fitting.report_systems import systems_view
 from tamis.fitting.result import FitResult
 from tamis.pages.render import render
-from tamis.pages.wording import counted, listed, shorten
+from tamis.pages.text_format import counted, listed, shorten
 from tamis.text.passages import parse_spec, split, text_of
 from tamis.types import Document, Qrels, Queries, Run
 

@@ -14,7 +14,7 @@ from tamis.fitting.result import FitResult
 from tamis.fitting.system import FUSION_WEIGHTS
 from tamis.pages.charts import Line, Point, line_panel
 from tamis.pages.svg import picture
-from tamis.pages.wording import counted, interval, listed, p_text, p_value, signed
+from tamis.pages.text_format import counted, interval, listed, p_text, p_value, signed
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 3.0, 12.0
 """Of a point of one query, and of one that all are in."""

@@ -13,7 +13,7 @@ from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.result import FitResult, Truncation
 from tamis.pages.charts import Line, Point, learning_panel
 from tamis.pages.svg import picture
-from tamis.pages.wording import counted, signed
+from tamis.pages.text_format import counted, signed
 
 
 def learning_view(result: FitResult) -> dict[str, Any] | None:

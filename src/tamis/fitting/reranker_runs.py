@@ -17,7 +17,7 @@ from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold
 from tamis.fitting.system import Reranker, System
 from tamis.fitting.workspace import Timing
-from tamis.pages.wording import counted
+from tamis.pages.text_format import counted
 from tamis.registry import open_stage
 from tamis.types import Qrels, Run
 

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tamis.pages import wording
+from tamis.pages import text_format
 from tamis.pages.svg import (
     DASHES,
     LETTER_WIDTH,
@@ -30,7 +30,7 @@ from tamis.pages.svg import (
     ticks,
     units,
 )
-from tamis.pages.wording import counted, shorten, signed
+from tamis.pages.text_format import counted, shorten, signed
 
 Values = NDArray[np.float64]
 
@@ -274,7 +274,7 @@ def whisker(value: float, interval: tuple[float, float], limits: tuple[float, fl
         *(rule(x, middle - 4, x, middle + 4, f"span {kind}") for x in (low, high)),
         element("circle", class_=kind, cx=scale.at(value), cy=middle, r=4),
     ]
-    described = f"interval {wording.interval(*interval)}"
+    described = f"interval {text_format.interval(*interval)}"
     return _small(f"difference {signed(value)}", described, body)
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import tamis
-from tamis.pages import wording
+from tamis.pages import text_format
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -35,11 +35,11 @@ def _environment() -> Environment:
     )
     environment.globals["version"] = tamis.__version__
     environment.filters |= {
-        "signed": wording.signed,
-        "counted": wording.counted,
-        "listed": wording.listed,
-        "p_value": wording.p_value,
-        "p_text": wording.p_text,
+        "signed": text_format.signed,
+        "counted": text_format.counted,
+        "listed": text_format.listed,
+        "p_value": text_format.p_value,
+        "p_text": text_format.p_text,
         "fixed": _fixed,
         "interval": _interval,
         "thousands": "{:,}".format,
@@ -52,4 +52,4 @@ def _fixed(value: float | None, digits: int = 4) -> str:
 
 
 def _interval(interval: Any) -> str:
-    return "one query" if interval is None else wording.interval(interval.low, interval.high)
+    return "one query" if interval is None else text_format.interval(interval.low, interval.high)

@@ -14,7 +14,7 @@ from importlib import resources
 
 from markupsafe import Markup, escape
 
-from tamis.pages.wording import shorten
+from tamis.pages.text_format import shorten
 from tamis.terminal import visible
 
 LETTER_WIDTH = 7.2

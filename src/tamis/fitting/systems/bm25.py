@@ -11,7 +11,7 @@ from tamis.fitting.context import FitInputs
 from tamis.fitting.plan import Budget, Step
 from tamis.fitting.query_splits import sample
 from tamis.fitting.system import Retriever
-from tamis.pages.wording import signed
+from tamis.pages.text_format import signed
 from tamis.search.defaults import default_source
 from tamis.search.tune import tune
 from tamis.types import Spec

@@ -12,7 +12,7 @@ from tamis.fitting.plan import MIN_QUERIES, Budget, DataSizes, Step
 from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
 from tamis.models.folder import open_scorer
-from tamis.pages.wording import p_text
+from tamis.pages.text_format import p_text
 from tamis.pipeline.hybrid import lexical_dense_hybrid
 from tamis.search.defaults import default_source
 from tamis.types import Encoder, Spec
