@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from numba.core import event
+
+from tamis._jit import COMPILATION
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"sieve drum net grain flour fish a the sort".split()]
 
@@ -24,6 +27,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         folder = tmp_path_factory.mktemp("cache")
         patch.setattr("tamis.scorers.weight_digests.cache_folder", lambda: folder)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_word_of_compiling() -> Iterator[None]:
+    """What a verb prints does not depend on which kernels are on disk already."""
+    event.unregister("numba:compile", COMPILATION)  # type: ignore[no-untyped-call]
+    yield
+    event.register("numba:compile", COMPILATION)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="session")

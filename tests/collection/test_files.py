@@ -358,3 +358,8 @@ def test_pdf_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(MissingExtraError) as caught:
         open_files(tmp_path, Faults())
     assert caught.value.hint == install_command("pdf")
+    write(tmp_path / "b.txt", "text")
+    faults = Faults()
+    assert [document.id for document in open_files(tmp_path, faults).documents] == ["b.txt"]
+    assert faults.left_out[".pdf"] == 1
+    assert faults.missing_extras == [f"{install_command('pdf')} reads .pdf files"]

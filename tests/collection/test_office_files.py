@@ -16,7 +16,7 @@ import pytest
 
 from tamis.collection.base import Faults
 from tamis.collection.file_content import Unreadable
-from tamis.collection.files import OFFICE, open_files
+from tamis.collection.files import PACKAGES, open_files
 from tamis.collection.filetexts import read_text
 from tamis.collection.readers import open_collection
 from tamis.collection.zip_parts import MAX_UNPACKED_BYTES
@@ -190,8 +190,8 @@ def test_one_file_is_known_by_looking_inside(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".docx", ".pptx", ".ipynb", ".epub"])
 def test_an_empty_file_is_a_document_without_text(suffix: str, tmp_path: Path) -> None:
-    if suffix in OFFICE:
-        pytest.importorskip(OFFICE[suffix])
+    if suffix in PACKAGES:
+        pytest.importorskip(PACKAGES[suffix])
     (tmp_path / f"a{suffix}").touch()
     faults = Faults()
     assert [document.text for document in open_files(tmp_path, faults).documents] == [""]
@@ -336,7 +336,7 @@ def test_without_the_extra_files_are_left_out(
     assert faults.left_out == Counter({".docx": 2, ".pptx": 1})
     assert faults.notes() == [
         "3 files of other kinds left out: 2 .docx, 1 .pptx",
-        "to read .docx and .pptx files: pip install 'tamis[office]'",
+        "pip install 'tamis[office]' reads .docx and .pptx files",
     ]
 
 

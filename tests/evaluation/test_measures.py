@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,11 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.errors import InputError
+from tamis.errors import InputError, MissingExtraError
 from tamis.evaluation import Measure, evaluate, join, parse_measure
-from tamis.evaluation.measures import ALIASES, parse_by_ir_measures
+from tamis.evaluation.formulas import FORMULAS
+from tamis.evaluation.measure_names import PARAMETERS, PRESETS
+from tamis.evaluation.measures import ALIASES, OTHERS, parse_by_ir_measures
 from tamis.types import Qrels, Run
 
 Grades = dict[str, dict[str, int]]
@@ -303,3 +306,78 @@ def test_a_measure_no_back_end_computes_is_an_error() -> None:
     qrels, run = Qrels.from_dict({"q": {"a": 1}}), Run.from_dict({"q": {"a": 1.0}})
     with pytest.raises(InputError, match="ir_measures cannot compute alpha_nDCG@5"):
         evaluate(qrels, {"run": run}, ["alpha_nDCG@5"])
+
+
+def test_every_name_of_ir_measures_is_known() -> None:
+    """What tamis does not compute itself is listed, so that it is known without ir_measures."""
+    theirs = {name: measure.NAME for name, measure in ir_measures.measures.registry.items()}
+    ours = {name for name, main in theirs.items() if main in FORMULAS}
+    assert set(OTHERS) == theirs.keys() - ours
+    assert set(PARAMETERS) == set(FORMULAS)
+    for name in ours:
+        cutoff = "@3" if PARAMETERS[parse_name_of(name)].get("cutoff") else ""
+        assert str(parse_measure(name + cutoff)) == as_ir_measures_writes(name + cutoff)
+
+
+def parse_name_of(name: str) -> str:
+    return str(ir_measures.measures.registry[name].NAME)
+
+
+def as_ir_measures_writes(text: str) -> str | None:
+    """A measure by ir_measures, with the parameters that are not the defaults; None if refused."""
+    try:
+        theirs = parse_by_ir_measures(text)
+        for name, value in theirs.params.items():
+            if name == "beta" and isinstance(value, int):
+                theirs = theirs(beta=float(value))
+        theirs.validate_params()
+    except (NameError, ValueError, AssertionError, TypeError):
+        return None
+    info, at = theirs.SUPPORTED_PARAMS, theirs.AT_PARAM
+    params = tuple((k, v) for k, v in theirs.params.items() if k != at and v != info[k].default)
+    frozen = tuple((k, tuple(sorted(v.items())) if isinstance(v, dict) else v) for k, v in params)
+    cutoff = theirs.params.get(at)
+    if cutoff is not None and cutoff < 1:
+        return None
+    return str(Measure(theirs.NAME, cutoff, frozen))
+
+
+OWN_NAMES = sorted({*FORMULAS, *PRESETS} - {"AP_found", "nDCG_uncut"})
+some_value = st.sampled_from(
+    ["0", "1", "2", "1.0", "0.5", "True", "False", "None", "'log2'", "'exp-log2'", "'x'", "{1:3}",
+     "{2:1,1:0}", "{}", "-1", "b'x'", "...", "x", "[1]", "1j", "2,", ""]
+)  # fmt: skip
+some_param = st.tuples(
+    st.sampled_from(["rel", "judged_only", "dcg", "gains", "beta", "relative", "cutoff", "level"]),
+    some_value,
+)
+
+
+@given(st.sampled_from(OWN_NAMES), st.lists(some_param, max_size=3), st.none() | some_value)
+@settings(max_examples=500, deadline=None)
+def test_names_read_as_in_ir_measures(
+    name: str, params: list[tuple[str, str]], cutoff: str | None
+) -> None:
+    inner = ",".join(f"{key}={value}" for key, value in params)
+    text = name + (f"({inner})" if inner else "") + ("" if cutoff is None else f"@{cutoff}")
+    expected = as_ir_measures_writes(text)
+    if expected is None:
+        with pytest.raises(InputError):
+            parse_measure(text)
+    else:
+        assert str(parse_measure(text)) == expected
+
+
+def test_without_ir_measures_own_measures_work_and_others_say_how_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    qrels, run = Qrels.from_dict({"q": {"a": 1}}), Run.from_dict({"q": {"a": 1.0}})
+    for name in ("nDCG(dcg='exp-log2')@10", "map", "ndcg_cut_10", "recip_rank", "SetRelP"):
+        assert evaluate(qrels, {"run": run}, [name]).per_query["run"].tolist() == [[1.0]]
+    for name in ("Bpref", "ERR@10", "infap", "Compat(p=0.8)", "num_q"):
+        with pytest.raises(MissingExtraError) as caught:
+            parse_measure(name)
+        assert "[measures]" in caught.value.hint
+    with pytest.raises(InputError, match="unknown measure"):
+        parse_measure("zzz")

@@ -19,8 +19,8 @@ from tamis.evaluation import (
     evaluate,
     fails,
     holm,
-    interval_over_trials,
     randomisation_test,
+    t_interval,
     t_test,
 )
 from tamis.evaluation.evaluate import Evaluation
@@ -94,15 +94,15 @@ def test_bootstrap_interval_is_near_the_normal_one() -> None:
     assert interval == bootstrap_interval(differences)
 
 
-def test_interval_over_trials_is_students() -> None:
+def test_t_interval_is_students() -> None:
     trials = [0.31, 0.35, 0.33, 0.30]
-    interval = interval_over_trials(trials, 0.9)
+    interval = t_interval(trials, 0.9)
     expected = stats.t.interval(0.9, 3, np.mean(trials), stats.sem(trials))
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx(expected, abs=1e-12)
-    assert interval_over_trials([0.3]) is None
+    assert t_interval([0.3]) is None
     with pytest.raises(InputError):
-        interval_over_trials(trials, 95)
+        t_interval(trials, 95)
 
 
 def test_corrections_by_hand() -> None:
@@ -120,11 +120,20 @@ def test_what_was_not_tested_is_not_corrected_for() -> None:
 
 def test_nothing_to_say() -> None:
     assert t_test([0, 0, 0]) == 1
-    assert t_test([0.25, 0.25, 0.25]) == 0
     assert t_test([0.25]) is None
     assert randomisation_test([0, 0]) == 1
     assert randomisation_test([0.25]) == 1
     assert bootstrap_interval([1]) is None
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 12])
+def test_equal_differences_leave_only_their_signs(count: int) -> None:
+    """Two choices of signs of 2^n give as much; computed values differ in their last bits."""
+    equal = np.full(count, 0.3) + np.arange(count) % 2 * 1e-16
+    assert t_test(equal) == 2 / 2**count == randomisation_test(equal)
+    assert bootstrap_interval(equal) is None and t_interval(equal) is None
+    compared = compare(evaluation_of(a=[0.5] * count, b=[0.8] * count), "a")
+    assert compared[0].t_test.raw == 2 / 2**count and compared[0].interval is None
 
 
 def test_compare_counts_and_corrects_over_all_comparisons() -> None:

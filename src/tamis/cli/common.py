@@ -114,7 +114,7 @@ def say(message: str) -> None:
     tell(visible(message))
 
 
-PROGRESS_LOGGERS = ("tamis.fitting", "tamis.training.loop")
+PROGRESS_LOGGERS = ("tamis.fitting", "tamis.training.loop", "tamis.kernels")
 
 
 class _LogHandler(logging.Handler):
@@ -142,11 +142,7 @@ def print_log() -> Iterator[None]:
 
 def say_faults(faults: Faults) -> None:
     """Say how many bad lines were skipped, which documents are empty, which files are left out."""
-    from tamis.collection.loss_notes import counted
-
-    if faults.count:
-        say(f"warning: {counted(faults.count, 'bad line')} skipped, first: {faults.first[0]}")
-    for note in faults.notes():
+    for note in faults.all_notes():
         say(f"warning: {note}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tamis.cli.common import console, say, show
-from tamis.cli.options import Threads, with_options
+from tamis.cli.options import Threads, Verbose, with_options
 from tamis.terminal import plain_table
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def demo(
         bool, typer.Option("--quick", help="Take about two minutes instead of ten.")
     ] = False,
     threads: Threads = None,
+    verbose: Verbose = False,
 ) -> None:
     """Try tamis on Python's own documentation: index, train, select, test, search.
 
@@ -44,8 +45,8 @@ def demo(
     sieve = run_demo(output, quick=quick, threads=threads, on_plan=show_plan)
     for search in searches(sieve):
         show("", f"query: {search.words}", _side_by_side(sieve, search))
-    show("", "all systems, on the test queries:")
-    show_sieve(sieve)
+    show("")
+    show_sieve(sieve, verbose=verbose)
     if not has_model():
         show(f"To see a small model re-rank this: {install_command('neural', 'models')}")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +17,7 @@ from tamis.errors import InputError, command
 if TYPE_CHECKING:
     from tamis.scorers.bi_encoder import BiEncoder
     from tamis.search import Index
+    from tamis.search.cached_encoder import CachedEncoder
     from tamis.search.embeddings import EmbeddingModel
     from tamis.types import Encoder, Queries, Run, Source
 
@@ -41,6 +44,41 @@ Memory = Annotated[
         rich_help_panel=ADVANCED_PANEL,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class EmbeddingCacheOptions:
+    """Where embeddings are kept, so that no text is encoded twice."""
+
+    embedding_cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep embeddings in DIR and reuse those there; several jobs may share it.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = None
+    embedding_cache_size: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="How large the embedding cache may grow; 0 keeps none.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = "4GB"
+
+    @property
+    def max_bytes(self) -> int:
+        """How many bytes the embeddings may take."""
+        return parse_size(self.embedding_cache_size)
+
+    def open(self, encoder: Encoder) -> CachedEncoder | None:
+        """The encoder with its embeddings on disk, if a folder is named for them."""
+        from tamis.search.cached_encoder import open_cached_encoder
+
+        if self.embedding_cache is None or not self.max_bytes:
+            return None
+        return open_cached_encoder(encoder, self.embedding_cache, max_bytes=self.max_bytes)
 
 
 def parse_size(text: str) -> int:
@@ -87,15 +125,23 @@ def _open_bi_encoder(folder: Path, threads: int | None = None) -> BiEncoder:
 
 
 def encode(
-    index: Index, encoder: BiEncoder, model: EmbeddingModel, passages: str | None, force: bool
+    index: Index,
+    encoder: BiEncoder,
+    model: EmbeddingModel,
+    passages: str | None,
+    cache: EmbeddingCacheOptions,
+    force: bool,
 ) -> None:
     """Encode documents without embeddings, and say what was truncated."""
     from tamis.collection.loss_notes import counted
     from tamis.pipeline.passage_scores import token_spans
     from tamis.search.embeddings import for_documents
 
+    cached = cache.open(encoder)
     try:
-        index.encode(encoder, model, passages, tokens=token_spans(encoder), force=force)
+        with cached or nullcontext(encoder) as documents_encoder:
+            tokens = token_spans(encoder)
+            index.encode(documents_encoder, model, passages, tokens=tokens, force=force)
     except KeyboardInterrupt:
         again = ["update", index.path, "--dense", model.reference or model.name]
         again += ["--passages", passages] if passages else []
@@ -103,14 +149,16 @@ def encode(
         say(f"interrupted: finished embeddings are kept; continue with: {command(*again)}")
         raise typer.Exit(130) from None
     _compile_kernels(index, encoder)
+    if cached is not None:
+        say(cached.in_words())
     facts = [embeddings.facts for embeddings in index.snapshot.embeddings]
     rows = counted(sum(record["rows"] for record in facts), "embedding")
     say(f"{index.path}: {rows} of {encoder.dimensions} dimensions by {model.name}")
-    tokens = sum(record["truncated_tokens"] for record in facts)
-    if tokens:
+    truncated = sum(record["truncated_tokens"] for record in facts)
+    if truncated:
         documents = counted(sum(record["truncated_documents"] for record in facts), "document")
         say(
-            f"warning: {counted(tokens, 'token')} of {documents} truncated at "
+            f"warning: {counted(truncated, 'token')} of {documents} truncated at "
             f"{for_documents(encoder).max_length}; "
             "--passages reads all of a document"
         )

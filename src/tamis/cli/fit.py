@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tamis.cli.common import by_split, say, show, show_facts, show_json
+from tamis.cli.dense import EmbeddingCacheOptions
 from tamis.cli.options import (
     ADVANCED_PANEL,
     Force,
@@ -21,6 +22,7 @@ from tamis.cli.options import (
     Seed,
     Threads,
     TimeLimit,
+    Verbose,
     with_options,
 )
 from tamis.terminal import plain_table
@@ -49,6 +51,7 @@ def fit(
         Path, typer.Option("-o", "--output", metavar="SIEVE", help="The sieve to write.")
     ],
     read: ReadOptions,
+    cache: EmbeddingCacheOptions,
     max_time: TimeLimit = "30m",  # type: ignore[assignment]
     queries: QueriesFile = None,
     qrels: QrelsFiles = None,
@@ -79,12 +82,21 @@ def fit(
     depth: Annotated[
         int, typer.Option(metavar="N", min=1, help="Candidates to re-rank per query.")
     ] = 50,
+    passages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Score and encode documents in passages, such as words:150:75. Default: if they "
+            "are long.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan with its time estimate, and stop.")
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a fit that was interrupted.")
     ] = False,
+    verbose: Verbose = False,
     learning_curve: Annotated[
         bool,
         typer.Option(
@@ -106,6 +118,7 @@ def fit(
     from tamis.fitting.job import run_fit
     from tamis.fitting.json_records import to_json
     from tamis.fitting.request import FitRequest, fit_split_of
+    from tamis.text.passages import parse_spec
 
     request = FitRequest(
         collection=collection,
@@ -119,6 +132,7 @@ def fit(
         queries=queries,
         qrels=by_split(qrels, fit_split_of) or {},
         depth=depth,
+        passages=None if passages is None else str(parse_spec(passages)),
         learning_curve=learning_curve,
         seed=seed,
         threads=threads,
@@ -126,6 +140,8 @@ def fit(
         format=read.format,
         columns=read.columns,
         command=shlex.join(["tamis", *sys.argv[1:]]),
+        embedding_cache=cache.embedding_cache,
+        embedding_cache_size=cache.max_bytes,
     )
     try:
         plan, sieve = run_fit(
@@ -137,7 +153,7 @@ def fit(
     if sieve is None:
         show_json("plan", to_json(plan)) if json else say("--dry-run: nothing was built")
         return
-    show_json("fit", sieve.manifest) if json else show_sieve(sieve)
+    show_json("fit", sieve.manifest) if json else show_sieve(sieve, verbose=verbose)
 
 
 def show_plan(inputs: FitInputs, plan: Plan) -> None:
@@ -158,18 +174,22 @@ def show_plan(inputs: FitInputs, plan: Plan) -> None:
     say(f"  {'total':85} {duration(plan.seconds):>12}")
 
 
-def show_sieve(sieve: Sieve) -> None:
-    """The table of all systems, what was selected, whether it was tested, and what comes next."""
+def show_sieve(sieve: Sieve, *, verbose: bool = False) -> None:
+    """What was selected, whether it was tested, what a query costs, and what comes next; with
+    `verbose` the table of all systems first.
+    """
     from tamis.collection.describe import ByName
 
     result = sieve.result
-    show(systems_table(result))
-    show_facts(ByName(_facts(result)))
+    if verbose:
+        show(systems_table(result))
+    show_facts(ByName(_facts(sieve, verbose)))
     path = str(sieve.path)
     if not result.verified:
         judge = shlex.join(["tamis", "judge", path, *([] if sieve.queries else ["queries.txt"])])
         write = "" if sieve.queries else "write queries into queries.txt, one per line, and "
-        say(f"to find out, {write}judge about 50 queries: {judge}")
+        count = f"{result.more_judged_queries_needed} more" if result.provisional else "about 50"
+        say(f"for a test, {write}judge {count} queries: {judge}")
     if not sieve.pipeline.is_tested_retriever:
         if result.user_run and Path(result.user_run).exists() and sieve.pipeline.stage:
             files = result.user_run, "-c", str(sieve.path / "index"), "--model", path
@@ -180,22 +200,38 @@ def show_sieve(sieve: Sieve) -> None:
     say(f"next: {shlex.join(['tamis', 'search', path, 'some words'])}")
 
 
-def _facts(result: FitResult) -> dict[str, str]:
+def _facts(sieve: Sieve, verbose: bool) -> dict[str, str]:
     """What was selected, and how it did in its test."""
-    verified = "yes" if result.verified else "no"
-    facts = {"selected": result.selected, "verified": f"{verified}: {result.reason}"}
+    from tamis.pages.text_format import size_text
+
+    result = sieve.result
+    verified = "yes" if result.verified else "not yet" if result.provisional else "no"
+    compared = len(result.systems)
+    of = f", of {compared} systems" if compared > 1 else ""
+    facts = {
+        "selected": f"{result.selected}{of}",
+        "pipeline": result.pipeline_in_words,
+        "verified": f"{verified}: {result.reason}",
+    }
     decision = result.decision
     if decision is not None:
         failed = f"{decision.test.system}, which failed, " if decision.fell_back else ""
         for comparison in decision.test.comparisons:
-            name = f"{failed}against {comparison.baseline}"
-            facts[name] = _comparison(comparison, len(decision.test.comparisons))
+            if verbose or comparison.baseline in (result.baseline, result.base_system):
+                name = f"{failed}against {comparison.baseline}"
+                facts[name] = _comparison(comparison, len(decision.test.comparisons))
     answers = result.threshold_test
     if answers and result.calibration and result.calibration.threshold > 0:
         values = {"precision": answers.precision, "recall": answers.recall}
         texts = [f"{name} {value:.2f}" for name, value in values.items() if value is not None]
         if texts:
             facts["answer threshold"] = ", ".join(texts)
+    cost = result.selected_system.milliseconds
+    size = sum(file.stat().st_size for file in sieve.path.rglob("*") if file.is_file())
+    per_query = "" if cost is None else f"{cost:.{1 + (cost < 1)}f} ms per query, "
+    facts["cost"] = f"{per_query}{size_text(size)} on disk"
+    if not verbose and compared > 1:
+        facts["all systems"] = "in the report, or here with --verbose"
     return facts
 
 
@@ -205,6 +241,7 @@ def _comparison(comparison: BaselineComparison, num_tests: int) -> str:
 
     interval, p_value = comparison.interval, comparison.p_value
     around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""
+    around += " (not corrected)" if interval and num_tests > 1 else ""
     test = "t-test" if num_tests == 1 else f"t-test, Holm for {num_tests} tests"
     p = f", p = {p_text(p_value)} ({test})" if p_value is not None else ""
     return f"{comparison.difference:+.4f}{around}{p}"

@@ -2,74 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from tamis.cli.common import say, show, show_json
-from tamis.cli.dense import search_and_report
 from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tamis.search import Index
-    from tamis.types import Run, Source
+    from tamis.search.hits import Hit
+    from tamis.text.analysis import Analyzer
+
+MAX_FIELD_CHARACTERS = 60
+"""A longer value of a field is cut off in a terminal."""
 
 
 def show_hits(
-    index: Index,
-    source: Source,
+    hits: Sequence[Hit],
     words: str,
-    top: int,
-    json: bool,
-    probabilities: Callable[[Run], list[float] | None] = lambda run: None,
+    analyzer: Analyzer,
+    as_json: bool,
+    *,
+    raw_scores: bool = False,
     threshold: float | None = None,
+    filtered: bool = False,
 ) -> None:
-    """Print the top documents of a query, matched words marked.
+    """Print the hits of a query, matched words marked; below the threshold none is an answer.
 
-    `probabilities` are those that a row of the run is an answer; below the threshold none is.
+    `raw_scores` shows what the ranking went by in place of the score from 0 to 1.
     """
-    from tamis.search.snippets import snippet
-    from tamis.types import Queries, Query
-
-    run = search_and_report(source, Queries.of([Query("words", words)]), top)
-    ranking, likely = run["words"], probabilities(run)
-    terms = index.analyzer.terms(words)
-    hits = []
-    for doc_id, score in ranking:
-        document = index.document(doc_id)
-        hits.append((doc_id, score, document.title, snippet(document.text, terms, index.analyzer)))
-    if json:
-        rows = [{"id": i, "score": s, "title": t, "text": x.text} for i, s, t, x in hits]
-        for row, probability in zip(rows, likely or [], strict=False):
-            row["probability"] = round(probability, 4)
+    terms = analyzer.terms(words)
+    if as_json:
+        rows = [_json_hit(hit) for hit in hits]
         show_json("search", {"query": words, "terms": terms, "hits": rows})
         return
     if not hits:
         reason = "no document has one of its terms" if terms else "it has no terms to search for"
-        say(f"nothing found: {reason}")
-    if likely and threshold is not None and likely[0] < threshold:
-        say(f"note: probably no good answer: best match {likely[0]:.0%}, threshold {threshold:.0%}")
-    for rank, (doc_id, score, title, passage) in enumerate(hits, 1):
-        value = f"{score:.4f}" if likely is None else f"{likely[rank - 1]:.0%}"
-        show(_heading(rank, doc_id, value, title), _body(passage.text, passage.matches), "")
+        say(f"nothing found: {'no document matches --where, or ' if filtered else ''}{reason}")
+    if hits and threshold is not None and hits[0].score < threshold:
+        best = f"{hits[0].score:.0%}"
+        say(f"note: probably no good answer: best match {best}, threshold {threshold:.0%}")
+    for hit in hits:
+        value = f"{hit.raw_score:.4f}" if raw_scores else f"{hit.score:.2f}"
+        score = f"{hit.score:.0%}" if hit.calibrated else value
+        show(_heading(hit, score), *_fields(hit), _body(hit.passage, terms, analyzer), "")
 
 
-def _heading(rank: int, doc_id: str, score: str, title: str) -> RenderableType:
+def _json_hit(hit: Hit) -> dict[str, Any]:
+    """A hit without the whole text, which may be long."""
+    values = asdict(hit)
+    del values["text"]
+    return {**values, "score": round(hit.score, 6)}
+
+
+def _heading(hit: Hit, score: str) -> RenderableType:
     from rich.text import Text
 
-    heading = Text(f"{rank:>2}. ")
-    heading.append(visible(" ".join(title.split()) or doc_id), style="bold")
-    identifier = f"  {doc_id}" if title and title != doc_id else ""
+    heading = Text(f"{hit.rank:>2}. ")
+    heading.append(visible(" ".join(hit.title.split()) or hit.id), style="bold")
+    identifier = f"  {hit.id}" if hit.title and hit.title != hit.id else ""
     heading.append(visible(f"{identifier}  {score}"), style="dim")
     return heading
 
 
-def _body(text: str, matches: tuple[tuple[int, int], ...]) -> RenderableType:
+def _fields(hit: Hit) -> list[RenderableType]:
+    """The document's fields and where the passage lies, where it is not the whole document."""
     from rich.padding import Padding
     from rich.text import Text
 
-    body = Text(visible(text))
-    for start, end in matches:
+    values = {name: _joined(value) for name, value in hit.fields.items()}
+    facts = [f"{name}: {_short(value)}" for name, value in values.items() if value.strip()]
+    if hit.passage and hit.passage != hit.text.strip() and hit.end:
+        facts.append(f"characters {hit.start:,} to {hit.end:,}")
+    if not facts:
+        return []
+    return [Padding(Text(visible(" · ".join(facts)), style="dim"), (0, 0, 0, 4), expand=False)]
+
+
+def _short(value: str) -> str:
+    flat = " ".join(value.split())
+    return flat if len(flat) <= MAX_FIELD_CHARACTERS else f"{flat[:MAX_FIELD_CHARACTERS]}…"
+
+
+def _joined(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else ", ".join(value)
+
+
+def _body(passage: str, terms: Sequence[str], analyzer: Analyzer) -> RenderableType:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from tamis.search.snippets import snippet
+
+    shown = snippet(passage, terms, analyzer)
+    body = Text(visible(shown.text))
+    for start, end in shown.matches:
         body.stylize("bold yellow", start, end)
     return Padding(body, (0, 0, 0, 4), expand=False)

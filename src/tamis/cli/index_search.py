@@ -11,6 +11,7 @@ from tamis.cli.common import reading, say, say_faults, writing_to
 from tamis.cli.dense import (
     Dense,
     DensePassages,
+    EmbeddingCacheOptions,
     Memory,
     dense_source,
     encode,
@@ -18,6 +19,7 @@ from tamis.cli.dense import (
     parse_size,
     search_and_report,
 )
+from tamis.cli.hits import show_hits
 from tamis.cli.options import (
     ADVANCED_PANEL,
     Force,
@@ -35,9 +37,11 @@ from tamis.cli.sieves import (
     show_sieve_hits,
 )
 from tamis.errors import InputError, command
+from tamis.terminal import visible
 
 if TYPE_CHECKING:
     from tamis.search import Index
+    from tamis.search.hits import Hit
     from tamis.types import Queries, Source
 
 IndexFolder = Annotated[
@@ -64,6 +68,7 @@ def index(
         Path, typer.Option("-o", "--output", metavar="INDEX", help="The index to write.")
     ],
     read: ReadOptions,
+    cache: EmbeddingCacheOptions,
     dense: Dense = None,
     passages: DensePassages = None,
     analyzer: Annotated[
@@ -86,7 +91,7 @@ def index(
     documents = read.open(collection)
     built = Index.build(documents.documents, output, analyzer, max_bytes, force)
     if encoder:
-        encode(built, *encoder, passages, force=False)
+        encode(built, *encoder, passages, cache, force=False)
     compile_kernels(built)
     say_faults(documents.faults)
     say_index(built)
@@ -132,6 +137,15 @@ def search(
         int | None,
         typer.Option(
             "--top", metavar="N", min=1, help="Documents per query. Default: 10; with -o 1000."
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help="Only documents whose field is so, such as author=ada, tags=a|b or date>=2024; "
+            "repeatable, all must hold.",
         ),
     ] = None,
     ranking: Annotated[
@@ -219,10 +233,11 @@ def search(
             )
         sieve = opened_sieve(folder, threads)
         if output is None:
-            show_sieve_hits(sieve, queries, top or 10, json)
+            show_sieve_hits(sieve, queries, top or 10, where or (), json)
             return
         say_what_was_tested(sieve)
-        _search_all(sieve.source, queries, output, top, query_field, rerank_field, on_error, force)
+        source = sieve.source.where(*where) if where else sieve.source
+        _search_all(source, queries, output, top, query_field, rerank_field, on_error, force)
         return
     searched_index = Index.open(folder)
     if searched_index.snapshot.damage is not None:
@@ -231,17 +246,31 @@ def search(
     if ranking == "dense" and (parameters or rm3):
         raise typer.BadParameter("BM25, query likelihood and RM3 are not for --ranking dense")
     lexical = None if ranking == "dense" or ranking == "hybrid" else ranking
-    source: Source = default_source(searched_index, lexical, rm3, parameters, threads)
+    source = default_source(searched_index, lexical, rm3, parameters, threads)
     if ranking == "dense" or ranking == "hybrid":
         source = dense_source(searched_index, ranking, source, model, threads)
     elif model:
         raise typer.BadParameter("--model is for --ranking dense or hybrid")
+    source = source.where(*where or ())
     if output is None:
-        from tamis.cli.hits import show_hits
-
-        show_hits(searched_index, source, queries, top or 10, json)
+        hits = _index_hits(searched_index, source, ranking, queries, top or 10)
+        analyzer = searched_index.analyzer
+        show_hits(hits, queries, analyzer, json, raw_scores=True, filtered=bool(where))
         return
     _search_all(source, queries, output, top, query_field, rerank_field, on_error, force)
+
+
+def _index_hits(
+    index: Index, source: Source, ranking: str | None, words: str, top: int
+) -> list[Hit]:
+    """What a ranking of an index finds."""
+    from tamis.search.hits import cosine_score, lexical_score, logistic_score
+    from tamis.types import Queries, Query
+
+    run = search_and_report(source, Queries.of([Query("words", words)]), top)
+    functions = {"dense": cosine_score, "hybrid": logistic_score}
+    function = functions.get(ranking or "", lexical_score)
+    return index.hits(run, function(run.score))
 
 
 def _refuse_mistaken(folder: Path, words: str, output: str | None) -> None:
@@ -315,6 +344,10 @@ def describe(source: Source) -> str:
 
 
 def _describe_spec(spec: dict[str, Any]) -> str:
+    if "where" in spec:
+        conditions = " and ".join(visible(condition) for condition in spec["where"])
+        unfiltered = {name: value for name, value in spec.items() if name != "where"}
+        return f"{_describe_spec(unfiltered)} where {conditions}"
     if spec["source"] == "hybrid":
         pairs = zip(spec["weights"], spec["of"], strict=True)
         return " + ".join(f"{weight:g} × {_describe_spec(source)}" for weight, source in pairs)

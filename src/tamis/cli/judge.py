@@ -17,6 +17,7 @@ import typer
 
 from tamis.cli.common import console, say, visible_renderable
 from tamis.cli.options import Seed, with_options
+from tamis.cli.sieves import is_sieve
 from tamis.errors import InputError
 from tamis.terminal import visible
 
@@ -78,7 +79,7 @@ def judge(
         sources_of,
     )
 
-    path = output or Path(f"{folder.resolve().stem}-judged")
+    path = output or Path(f"{folder.resolve().name}-judged")
     judgeable = open_judgeable(folder)
     with open_judging((), path, queries_file=queries or "queries.txt"):
         pass  # a folder that cannot be extended is refused before the search
@@ -349,6 +350,6 @@ def _summary(
     say(f"measure: {shlex.join(['tamis', 'search', sieve, str(path), '-o', run])}")
     say(f"         {shlex.join(['tamis', 'evaluate', str(path), run])}")
     more = ["--queries", arguments[1]] if len(arguments) > 1 else []
-    new = f"{path}.sieve"
-    fit = ["tamis", "fit", sieve, *more, "--qrels", str(path), "-o", new]
+    fit = ["tamis", "fit", sieve, *more, "--qrels", str(path)]
+    fit += ["-o", sieve, "--force"] if is_sieve(sieve) else ["-o", f"{path}.sieve"]
     say(f"learn and test: {shlex.join(fit)}")

@@ -61,6 +61,12 @@ OnError = Annotated[
         rich_help_panel=INPUT_PANEL,
     ),
 ]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", help="Also print the table of all systems.", rich_help_panel=OUTPUT_PANEL
+    ),
+]
 QueriesFile = Annotated[
     str | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,31 +56,54 @@ def say_what_was_tested(sieve: Sieve) -> None:
         say(f"note: not verified: {sieve.manifest['reason']}")
 
 
-def show_sieve_hits(sieve: Sieve, words: str, top: int, json: bool) -> None:
+def show_sieve_hits(sieve: Sieve, words: str, top: int, where: Sequence[str], json: bool) -> None:
     """Print what a sieve finds, with probabilities where it was calibrated."""
+    from tamis.cli.dense import search_and_report
     from tamis.cli.hits import show_hits
+    from tamis.types import Queries, Query
 
-    calibration = sieve.calibration
     say_what_was_tested(sieve)
+    source = sieve.source.where(*where) if where else sieve.source
+    run = search_and_report(source, Queries.of([Query("words", words)]), top)
+    is_tested = sieve.manifest.get("threshold_test") is not None
+    calibration = sieve.calibration if is_tested else None
     threshold = None if calibration is None else calibration.threshold
-    show_hits(
-        sieve.index, sieve.source, words, top, json,
-        probabilities=sieve.probabilities, threshold=threshold,
-    )  # fmt: skip
+    hits = sieve.hits(run)["words"]
+    show_hits(hits, words, sieve.index.analyzer, json, threshold=threshold, filtered=bool(where))
+
+
+def model_backends(spec: object) -> set[str]:
+    """What runs the models that a spec names.
+
+    >>> model_backends({"of": [{"scorer": "bi-encoder", "backend": "onnx"}], "k1": 0.9})
+    {'onnx'}
+    """
+    if isinstance(spec, list):
+        return set().union(*map(model_backends, spec))
+    if not isinstance(spec, dict):
+        return set()
+    own = {str(spec["backend"])} if "backend" in spec else set()
+    return own.union(*map(model_backends, spec.values()))
 
 
 def described(folder: Path) -> dict[str, Any]:
     """What `tamis info` shows of a sieve."""
-    result = opened_sieve(folder).result
+    from tamis.search.describe import field_facts
+
+    sieve = opened_sieve(folder)
+    result = sieve.result
     facts: dict[str, Any] = {
         "kind": "sieve",
         "verified": result.verified,
         "reason": result.reason,
+        "provisional": asdict(result.provisional) if result.provisional else None,
+        "more_judged_queries_needed": result.more_judged_queries_needed,
         "collection": result.collection,
         "base_model": result.base_model,
         "measure": result.measure,
         "selected": result.selected,
         "pipeline_in_words": result.pipeline_in_words,
+        "model_backend": ", ".join(sorted(model_backends(asdict(sieve.pipeline)))),
         "test": result.test_means,
         "threshold_test": asdict(result.threshold_test) if result.threshold_test else None,
         "labels": result.labels,
@@ -88,6 +112,9 @@ def described(folder: Path) -> dict[str, Any]:
         "seed": result.seed,
         "command": result.command,
         **result.data,
+        "fields": field_facts(sieve.index),
+        "changed_since_fit": sieve.index.num_changes or None,
+        "documents_now": sieve.index.num_documents if sieve.index.num_changes else None,
     }
     (facts["threshold_test"] or {}).pop("reliability", None)
     return {name: value for name, value in facts.items() if value not in (None, {}, "")}

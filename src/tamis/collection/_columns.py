@@ -23,7 +23,7 @@ from tamis.collection.base import Faults
 from tamis.collection.lines import BOM, not_utf8, open_bytes
 from tamis.errors import InputError, LineError
 from tamis.types import Ids
-from tamis.types._strings import Positions, gather, gather_spans
+from tamis.types._strings import Positions, frozen, gather, gather_spans
 
 BLOCK = 1 << 22
 
@@ -214,7 +214,7 @@ def _split(piece: bytearray, size: int, layout: Layout, room: _Room) -> _Block:
             faults.append((int(line[row]), problem, layout.describe()))
     first, starts, ends = stretches[:, :many]
     columns = (
-        gather_spans(buffer, starts, ends),
+        gather_spans(frozen(buffer), starts, ends),
         _offsets(ends - starts),
         np.diff(first, append=rows),
         docs[: doc_offsets[rows]].copy(),
@@ -239,9 +239,9 @@ def _without_gaps(columns: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]
     stretch = np.repeat(np.arange(len(sizes)), sizes)[rows]
     sizes_left = np.bincount(stretch, minlength=len(sizes))
     return (
-        *gather(queries, query_offsets, np.flatnonzero(sizes_left)),
+        *gather(frozen(queries), frozen(query_offsets), np.flatnonzero(sizes_left)),
         sizes_left[sizes_left > 0],
-        *gather(docs, doc_offsets, rows),
+        *gather(frozen(docs), frozen(doc_offsets), rows),
         values[rows],
         line[rows],
     )

@@ -38,6 +38,8 @@ class Faults:
     """The files of a folder that are not read, by suffix."""
     bad_front_matter: dict[str, LineError] = field(default_factory=dict)
     """By file: what is wrong with its front matter, which is left out."""
+    unread: set[str] = field(default_factory=set)
+    """The ids of documents that are there and could not be read."""
     missing_extras: list[str] = field(default_factory=list)
     """Sentences on files that would be read, or read better, with another package."""
 
@@ -75,6 +77,15 @@ class Faults:
             files = counted(self.left_out.total(), "file")
             notes.append(f"{files} of other kinds left out: {kinds}")
         return [*notes, *self.file_notes()]
+
+    def all_notes(self) -> list[str]:
+        """The same after a sentence on what was skipped.
+
+        >>> Faults(count=1, first=[LineError("a.pdf", 1, "no PDF")]).all_notes()
+        ['1 bad line skipped, first: a.pdf:1: no PDF']
+        """
+        skipped = f"{counted(self.count, 'bad line')} skipped, first: " if self.count else ""
+        return [*([f"{skipped}{self.first[0]}"] if skipped else []), *self.notes()]
 
     def file_notes(self) -> list[str]:
         """Sentences on files whose front matter is left out, or which need another package.

@@ -74,6 +74,8 @@ def _detect_folder(path: Path) -> str:
     for format in all_formats().values():
         if format.detect_folder and format.detect_folder(folder):
             return format.name
+    if not any(path.iterdir()):
+        raise UnknownFormatError(f"the folder {path} is empty", hint="is the path right?")
     raise UnknownFormatError(f"cannot tell what the folder {path} holds", hint=_folder_hint(folder))
 
 

@@ -19,11 +19,18 @@ from tamis.collection.formats import Format
 from tamis.collection.layout import kind_of
 from tamis.collection.main_content import has_extractor
 from tamis.collection.samples import FileHead, FolderSample
-from tamis.errors import InputError, LineError, MissingExtraError, require
+from tamis.errors import (
+    EXTRA_OF,
+    InputError,
+    LineError,
+    MissingExtraError,
+    install_command,
+    require,
+)
 from tamis.types import Document
 
 LINK = "symbolic link"
-OFFICE = {".docx": "docx", ".pptx": "pptx"}
+PACKAGES = {".pdf": "pypdf", ".docx": "docx", ".pptx": "pptx"}
 """Which package reads the files of a suffix that are left out where it is not installed."""
 
 
@@ -53,8 +60,10 @@ class FileDocuments:
             )
         except OSError as error:
             problem = f"it cannot be read: {error.strerror}"
+            self.faults.unread.add(name)
             self.faults.meet(LineError(path, 1, problem, hint="it was there a moment ago"))
         except Unreadable as error:
+            self.faults.unread.add(name)
             self.faults.meet(LineError(path, error.line, error.problem, hint=error.hint))
         else:
             return self._document(name, content)
@@ -92,15 +101,15 @@ def open_files(path: Path, faults: Faults) -> Collection:
     if not names:
         raise InputError(f"{path} holds no text that tamis reads", hint=_what_is_there(left_out))
     suffixes = {_suffix(name) for name in names}
-    if ".pdf" in suffixes:
-        require("pypdf")
     faults.left_out = left_out
-    names = _without_missing_packages(names, faults)
+    names, missing = _without_missing_packages(names, faults)
+    extras = {EXTRA_OF[PACKAGES[suffix]] for suffix in missing}
+    effects = [f"reads {' and '.join(sorted(missing))} files"] if missing else []
     if not has_extractor() and suffixes & {".html", ".htm"}:
-        faults.missing_extras.append(
-            "HTML pages are read with their navigation and footers; to leave these out: "
-            "pip install 'tamis[html]'"
-        )
+        extras.add("html")
+        effects.append("leaves out navigation and footers of HTML pages")
+    if extras:
+        faults.missing_extras.append(f"{install_command(*extras)} {' and '.join(effects)}")
     documents = FileDocuments(root, tuple(names), faults)
     return Collection(path.resolve().name, "files", documents, faults=faults)
 
@@ -109,21 +118,19 @@ def _suffix(name: str) -> str:
     return Path(name).suffix.lower()
 
 
-def _without_missing_packages(names: list[str], faults: Faults) -> list[str]:
-    """The files that can be read; others are counted, and the extra that reads them is named."""
+def _without_missing_packages(names: list[str], faults: Faults) -> tuple[list[str], set[str]]:
+    """The files that can be read; others are counted, and their suffixes named."""
     missing: dict[str, MissingExtraError] = {}
-    for suffix in OFFICE.keys() & {_suffix(name) for name in names}:
+    for suffix in PACKAGES.keys() & {_suffix(name) for name in names}:
         try:
-            require(OFFICE[suffix])
+            require(PACKAGES[suffix])
         except MissingExtraError as error:
             missing[suffix] = error
     left = [name for name in names if _suffix(name) not in missing]
     if missing and not left:
         raise next(iter(missing.values()))
     faults.left_out.update(_suffix(name) for name in names if _suffix(name) in missing)
-    for hint in {error.hint for error in missing.values()}:
-        faults.missing_extras.append(f"to read {' and '.join(sorted(missing))} files: {hint}")
-    return left
+    return left, set(missing)
 
 
 def _what_is_there(left_out: Counter[str]) -> str:

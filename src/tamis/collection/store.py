@@ -320,7 +320,8 @@ class DocumentStore:
         return Ids(np.asarray(self._ids.view()), offsets)
 
     @cached_property
-    def _row_of(self) -> NDArray[np.int32]:
+    def rows(self) -> NDArray[np.int32]:
+        """Of each document by its number: the row in which it was written."""
         return np.asarray(self._id_rows.view()).view("<i4")
 
     def __len__(self) -> int:
@@ -353,6 +354,11 @@ class DocumentStore:
         """The titles of the documents with these numbers."""
         return self._column("title", numbers)
 
+    def columns(self, name: str) -> Iterator[tuple[int, pa.Array]]:
+        """A column batch by batch, in the order of rows, each with its first row."""
+        for number, first in enumerate(self._rows[:-1].tolist()):
+            yield first, self._batch(number).column(name)
+
     def _column(self, name: str, numbers: NDArray[np.integer[Any]]) -> list[str]:
         rows = self._rows_of(np.asarray(numbers))
         order = np.argsort(rows, kind="stable")
@@ -374,7 +380,7 @@ class DocumentStore:
     def _rows_of(self, numbers: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < self._count:
             raise IndexError(f"document numbers here are 0 to {self._count - 1}")
-        rows: NDArray[np.int32] = self._row_of[numbers]
+        rows: NDArray[np.int32] = self.rows[numbers]
         return rows
 
     def _batch(self, number: int) -> pa.RecordBatch:

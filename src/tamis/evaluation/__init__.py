@@ -15,8 +15,8 @@ from tamis.evaluation.significance import (
     compare,
     fails,
     holm,
-    interval_over_trials,
     randomisation_test,
+    t_interval,
     t_test,
 )
 from tamis.evaluation.tables import (
@@ -52,7 +52,6 @@ __all__ = [
     "footnotes",
     "holm",
     "html_table",
-    "interval_over_trials",
     "join",
     "latex",
     "markdown",
@@ -61,6 +60,7 @@ __all__ = [
     "plain_text",
     "randomisation_test",
     "rich_table",
+    "t_interval",
     "t_test",
     "write_per_query",
 ]

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError
+from tamis.errors import InputError, require
 from tamis.evaluation.judged_ranks import Judged, join
 from tamis.evaluation.measures import (
     Measure,
@@ -233,8 +233,7 @@ def _by_ir_measures(qrels: Qrels, run: Run, measures: list[Measure]) -> dict[Mea
     They break ties each in its own way, so they get a run without ties: places as scores. A
     query with no grade of zero or more is kept from them: it is worth zero, and trec_eval crashes.
     """
-    import ir_measures
-
+    ir_measures: Any = require("ir_measures")
     ours = {parse_by_ir_measures(str(measure)): measure for measure in measures}
     back_ends: Any = ir_measures.DefaultPipeline
     for theirs, measure in ours.items():

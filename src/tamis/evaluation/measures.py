@@ -18,11 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError
+from tamis.errors import InputError, require
 from tamis.evaluation.formulas import FORMULAS
 from tamis.evaluation.judged_ranks import Judged
+from tamis.evaluation.measure_names import CUTOFF, PARAMETERS, PRESETS, check_params, read_name
 
-OURS = ("AP_found", "nDCG_uncut")
+OTHERS = (
+    "Accuracy", "BPM", "BPref", "Bpref", "Compat", "ERR_IA", "nERR_IA", "alpha_DCG", "α_DCG",
+    "alpha_nDCG", "α_nDCG", "NRBP", "nNRBP", "AP_IA", "MAP_IA", "P_IA", "StRecall", "ERR", "INST",
+    "INSQ", "infAP", "IPrec", "NERR8", "NERR9", "NERR10", "NERR11", "NumQ", "RBP", "SDCG",
+)  # fmt: skip
+"""Measures that ir_measures computes, from the extra `measures`."""
 SUMMED = ("NumQ", "NumRel", "NumRet")
 DESCRIPTIVE = (*SUMMED, "Judged")
 HINT = "for example nDCG@10, RR@10, AP, AP(rel=2)@100, P@5, R@1000, Success@5, Judged@10"
@@ -123,16 +129,25 @@ def parse_measure(text: str | Measure) -> Measure:
     text = _check_text(text)
     name, parameters = _split(text)
     name = _names().get(name.lower(), name)
-    theirs = _parse_theirs(text, ("AP" if name in OURS else name) + parameters)
-    supported = theirs.SUPPORTED_PARAMS
-    params = tuple(
-        (key, _frozen(value))
-        for key, value in theirs.params.items()
-        if key != theirs.AT_PARAM and value != supported[key].default
-    )
-    cutoff = theirs.params.get(theirs.AT_PARAM)
-    _check_cutoff(text, cutoff, theirs.AT_PARAM)
-    return Measure(name if name in OURS else theirs.NAME, cutoff, params)
+    try:
+        read = read_name(name + parameters)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{text!r} does not read as a measure", hint=HINT) from error
+    if read.name in OTHERS:
+        return _parse_other(text, name + parameters)
+    own_name, preset = PRESETS.get(read.name, (read.name, {}))
+    if own_name not in PARAMETERS:
+        raise InputError(f"unknown measure {text!r}", hint=_near(text))
+    supported = PARAMETERS[own_name]
+    at = {} if read.at is None else {CUTOFF: read.at}
+    try:
+        values = check_params({**preset, **read.params, **at}, supported)
+    except ValueError as error:
+        raise InputError(f"measure {text!r}: {error}", hint=HINT) from error
+    cutoff = values.pop(CUTOFF, None)
+    _check_cutoff(text, cutoff, CUTOFF)
+    params = ((key, value) for key, value in values.items() if value != supported[key].default)
+    return Measure(own_name, cutoff, tuple((key, _frozen(value)) for key, value in params))
 
 
 def parse_measures(measures: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
@@ -160,10 +175,7 @@ def _check_text(text: object) -> str:
 @cache
 def _names() -> dict[str, str]:
     """Every name by its lower case, and the name that is parsed for it."""
-    import ir_measures
-
-    registry = ir_measures.measures.registry
-    return {name.lower(): name for name in (*registry, *OURS)} | ALIASES
+    return {name.lower(): name for name in (*OTHERS, *PRESETS, *PARAMETERS)} | ALIASES
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -187,29 +199,35 @@ def parse_by_ir_measures(text: str) -> Any:
 
     It reads numbers by names of `ast` that Python deprecates from 3.12 on.
     """
-    import ir_measures
-
+    ir_measures = require("ir_measures")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return ir_measures.parse_measure(text)
 
 
-def _parse_theirs(original: str, text: str) -> Any:
-    """The measure of ir_measures, its parameters checked."""
+def _parse_other(original: str, text: str) -> Measure:
+    """A measure that ir_measures computes, its parameters checked by it."""
+    measure: Any = None
     try:
-        measure: Any = parse_by_ir_measures(text)
+        measure = parse_by_ir_measures(text)
         for name, value in measure.params.items():
             parameter = measure.SUPPORTED_PARAMS.get(name)
             if parameter is not None and parameter.dtype is float and isinstance(value, int):
                 measure = measure(**{name: float(value)})
         measure.validate_params()
-    except NameError as error:
-        raise InputError(f"unknown measure {original!r}", hint=_near(original)) from error
     except AssertionError as error:
         raise InputError(f"measure {original!r}: {_params_problem(measure)}", hint=HINT) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{original!r} does not read as a measure", hint=HINT) from error
-    return measure
+    supported = measure.SUPPORTED_PARAMS
+    params = tuple(
+        (key, _frozen(value))
+        for key, value in measure.params.items()
+        if key != measure.AT_PARAM and value != supported[key].default
+    )
+    cutoff = measure.params.get(measure.AT_PARAM)
+    _check_cutoff(original, cutoff, measure.AT_PARAM)
+    return Measure(measure.NAME, cutoff, params)
 
 
 def _params_problem(measure: Any) -> str:

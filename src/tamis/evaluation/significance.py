@@ -1,7 +1,7 @@
 """Whether one run is better than another: paired tests over queries, corrected, with intervals.
 
-The queries are the sample. `interval_over_trials` is for another question: how far repeated
-trainings of the same model lie apart.
+The queries are the sample. Over values of repeated trainings `t_interval` answers another
+question: how far trainings of the same model lie apart.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Comparison:
     t_test: PValue
     randomisation: PValue
     interval: Interval | None
-    """Bootstrap interval of the mean difference; None for a single query."""
+    """Bootstrap interval of the mean difference; None where all queries have the same."""
     wins: int
     ties: int
     losses: int
@@ -104,7 +104,7 @@ def compare(
             float(d.mean()),
             t,
             flip,
-            Interval(*map(float, bound)) if len(d) > 1 else None,
+            None if _all_equal(d) else Interval(*map(float, bound)),
             int((d > 0).sum()),
             int((d == 0).sum()),
             int((d < 0).sum()),
@@ -125,18 +125,21 @@ def fails(comparisons: Sequence[Comparison], level: float = 0.05) -> list[Compar
 def t_test(differences: ArrayLike) -> float | None:
     """The two-sided p-value of Student's paired t-test; None for a single difference.
 
-    >>> round(t_test([1.0, 2.0, 3.0]), 4), t_test([0.0, 0.0]), t_test([1.0])
-    (0.0742, 1.0, None)
+    Equal differences have no spread to compare their mean with: t would be infinite, and p zero,
+    for two queries already. Only their signs say something then, so p is that of the randomisation
+    test: 2 of the 2^n choices of signs give as much.
+
+    >>> round(t_test([1.0, 2.0, 3.0]), 4), t_test([0.0, 0.0]), t_test([1.0]), t_test([0.3] * 3)
+    (0.0742, 1.0, None, 0.25)
     """
     values = np.asarray(differences, np.float64)
     if not values.any():
         return 1.0
     if len(values) < 2:
         return None
-    deviation = float(values.std(ddof=1))
-    if deviation == 0:
-        return 0.0
-    t = float(values.mean()) / (deviation / math.sqrt(len(values)))
+    if _all_equal(values):
+        return 2.0 ** (1 - len(values))
+    t = float(values.mean()) / (float(values.std(ddof=1)) / math.sqrt(len(values)))
     return student_p_value(t, len(values) - 1)
 
 
@@ -156,33 +159,42 @@ def randomisation_test(differences: ArrayLike, *, samples: int = 100_000, seed: 
 def bootstrap_interval(
     differences: ArrayLike, *, level: float = 0.95, samples: int = 10_000, seed: int = 0
 ) -> Interval | None:
-    """The percentile bootstrap interval of the mean; None for fewer than two values.
+    """The percentile bootstrap interval of the mean; None where all values are equal.
 
-    >>> bootstrap_interval([2.0, 2.0, 2.0])
-    Interval(low=2.0, high=2.0, level=0.95)
+    Equal values, or a single one, do not tell how far others would lie from them. For few values
+    `t_interval` holds the true mean more often.
+
+    >>> bootstrap_interval([1.0, 2.0, 3.0]), bootstrap_interval([2.0, 2.0, 2.0])
+    (Interval(low=1.0, high=3.0, level=0.95), None)
     """
     values = np.asarray(differences, np.float64)
-    if len(values) < 2:
+    if _all_equal(values):
         return None
     low, high = randomisation.bootstrap(values[np.newaxis], samples, seed, level)[0]
     return Interval(float(low), float(high), level)
 
 
-def interval_over_trials(values: ArrayLike, level: float = 0.95) -> Interval | None:
-    """Student's interval of the mean over repeated trainings; None for fewer than two.
+def t_interval(values: ArrayLike, level: float = 0.95) -> Interval | None:
+    """Student's interval of the mean; None where all values are equal.
 
-    >>> interval_over_trials([0.3, 0.3])
-    Interval(low=0.3, high=0.3, level=0.95)
+    >>> interval = t_interval([1.0, 3.0], 0.5)
+    >>> round(interval.low, 6), round(interval.high, 6), t_interval([0.3, 0.3])
+    (1.0, 3.0, None)
     """
-    trials = np.asarray(values, np.float64)
+    sample = np.asarray(values, np.float64)
     if not 0 < level < 1:
         raise InputError(f"an interval at level {level}", hint="between 0 and 1, such as 0.95")
-    if len(trials) < 2:
+    if _all_equal(sample):
         return None
-    error = float(trials.std(ddof=1)) / math.sqrt(len(trials))
-    reach = student_critical_value(level, len(trials) - 1) * error
-    mean = float(trials.mean())
+    error = float(sample.std(ddof=1)) / math.sqrt(len(sample))
+    reach = student_critical_value(level, len(sample) - 1) * error
+    mean = float(sample.mean())
     return Interval(mean - reach, mean + reach, level)
+
+
+def _all_equal(values: Values) -> bool:
+    """Whether there is one value at most, up to rounding."""
+    return not len(values) or float(np.ptp(values)) <= randomisation.VALUE_TOLERANCE
 
 
 def bonferroni(values: ArrayLike) -> Values:

@@ -20,6 +20,8 @@ from tamis.fitting.sieve import Sieve
 from tamis.fitting.system import SystemKind
 from tamis.fitting.systems import KINDS
 from tamis.search import Index
+from tamis.search.cached_encoder import DEFAULT_SIZE
+from tamis.text.passages import parse_spec
 from tamis.types import Qrels, Queries, Run
 
 
@@ -36,10 +38,13 @@ def fit(
     teacher: str | None = None,
     word_vectors: str | Path | None = None,
     depth: int = 50,
+    passages: str | None = None,
     learning_curve: bool = True,
     seed: int = 0,
     threads: int | None = None,
     on_error: OnError = "raise",
+    embedding_cache: str | Path | None = None,
+    embedding_cache_size: int = DEFAULT_SIZE,
     resume: bool = False,
     force: bool = False,
     on_plan: OnPlan = lambda inputs, plan: None,
@@ -53,9 +58,12 @@ def fit(
     where their split has `test` in its name (`{"train": …, "test": …}`); else, where there are
     enough, some are set aside.
     `max_time` is a time such as "20m", or seconds. `base` is the model to start from; None ranks
-    by words alone. With `user_run`, the results of your own retriever are re-ranked. What is done
+    by words alone. `passages` says how documents are split, such as `words:150:75`; by default long
+    ones are. With `user_run`, the results of your own retriever are re-ranked. What is done
     is logged through `logging`; `on_plan` is called with the data and the plan before the work.
-    `log` is called with every message too. `kinds` are the kinds of system that are compared.
+    `log` is called with every message too. Embeddings are kept for the next fit in
+    `embedding_cache`, by default a folder beside the sieve, up to `embedding_cache_size` bytes; 0
+    keeps none. `kinds` are the kinds of system that are compared.
 
     >>> from tempfile import mkdtemp
     >>> texts = ["A tamis is a drum sieve.", "A colander drains pasta.", "A whisk beats eggs."]
@@ -82,11 +90,14 @@ def fit(
         queries=_path_or(queries, as_queries),
         qrels=_qrels(qrels),
         depth=depth,
+        passages=None if passages is None else str(parse_spec(passages)),
         learning_curve=learning_curve,
         seed=seed,
         threads=threads,
         on_error=on_error,
         command=f"tamis.fit(…, out={str(out)!r})",
+        embedding_cache=None if embedding_cache is None else Path(embedding_cache),
+        embedding_cache_size=embedding_cache_size,
     )
     with _logged_to(log):
         sieve = run_fit(request, resume=resume, force=force, on_plan=on_plan, kinds=kinds)[1]

@@ -6,7 +6,6 @@ A model that is there is not trained again, one that was begun is resumed.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from tamis.models.model_lookup import open_ranker
 from tamis.pipeline.document_lookup import open_lookup
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import (
+    copy_without_exports,
     find_model_manifest,
     read_model_manifest,
     write_model_manifest,
@@ -74,7 +74,7 @@ def import_base(base: str | Path, work: Workspace) -> BaseModel:
     if not folder.exists():
         if find_model_manifest(place) is not None:
             with new_folder(folder) as unfinished:
-                shutil.copytree(place, unfinished, dirs_exist_ok=True)
+                copy_without_exports(place, unfinished)
         else:
             kind = kind_of(place, read_config(place))
             import_model(place, folder, words=TARGET_WORDS if kind == "target-words" else None)
@@ -199,7 +199,7 @@ def interpolate_weights(base: Path, tuned: Path, share: float, out: Path) -> Pat
     }
     broken = require("safetensors").SafetensorError
     with new_folder(out) as unfinished:
-        shutil.copytree(tuned, unfinished, dirs_exist_ok=True)
+        copy_without_exports(tuned, unfinished)
         try:
             files.save_file(mixed, unfinished / WEIGHTS, metadata={"format": "pt"})
             write_model_manifest(unfinished, read_model_manifest(unfinished))

@@ -19,11 +19,14 @@ from tamis.fitting.workspace import Workspace
 from tamis.models.folder import scorer_spec
 from tamis.models.scorer_specs import open_bi_encoder
 from tamis.registry import Openers, Opening, open_stage
+from tamis.scorers._onnx import ONNX_FILES
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import ModelManifest
 from tamis.search import Index
-from tamis.types import Queries, Scorer, Spec, Stage
+from tamis.search.cached_encoder import CachedEncoder, model_key, open_cached_encoder
+from tamis.search.embeddings import for_documents
+from tamis.types import Encoder, Queries, Scorer, Spec, Stage
 
 if TYPE_CHECKING:
     from tamis.fitting.candidates import Retrieved
@@ -57,7 +60,7 @@ class FitInputs:
     @property
     def passages(self) -> str:
         """How documents are split to be scored and encoded."""
-        return passages_for(self.index)
+        return self.request.passages or passages_for(self.index)
 
     @property
     def base_name(self) -> str:
@@ -85,14 +88,19 @@ class FitInputs:
     @cached_property
     def embeddings(self) -> EmbeddingCaches:
         """The embeddings of texts that were made in this fit."""
-        return EmbeddingCaches()
+        request = self.request
+        return EmbeddingCaches(request.embedding_cache_folder, request.embedding_cache_size)
+
+    def scorer_spec(self, model: Path) -> Spec:
+        """The spec of a model of this fit: in ONNX Runtime where the fit exported it."""
+        return scorer_spec(model, "onnx" if (model / ONNX_FILES["onnx"]).is_file() else "torch")
 
     @cached_property
     def base_scorer(self) -> Scorer:
         """The base model, opened; what it encodes is kept."""
         assert self.base is not None
         opening = Opening(threads=self.request.threads, openers=self.embeddings.openers)
-        return opening.scorer(scorer_spec(self.base.folder))
+        return opening.scorer(scorer_spec(self.base.folder, "torch"))
 
     def open_stage(self, spec: Spec, openers: Openers) -> Stage:
         """A stage; bi-encoders in it share the embeddings of documents."""
@@ -123,9 +131,26 @@ class EmbeddingCaches:
     embeddings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self.folder, self.max_bytes = folder, max_bytes
         self._documents: dict[str, EmbeddingCache] = {}
+        self._on_disk: dict[str, CachedEncoder] = {}
         self.openers: Mapping[str, Mapping[str, Any]] = {"scorer": {"bi-encoder": self._open}}
+
+    def on_disk(self, encoder: Encoder) -> CachedEncoder | None:
+        """The encoder of documents with the embeddings on disk; None where none are to be kept."""
+        if not self.max_bytes:
+            return None
+        key = model_key(for_documents(encoder))
+        if key not in self._on_disk:
+            cached = open_cached_encoder(encoder, self.folder, max_bytes=self.max_bytes)
+            self._on_disk[key] = cached
+        return self._on_disk[key]
+
+    def flush(self) -> None:
+        """Write to disk what was encoded."""
+        for encoder in self._on_disk.values():
+            encoder.flush()
 
     def _open(self, values: Spec, opening: Opening) -> EmbeddingCache:
         model = open_bi_encoder(values, opening)
@@ -136,4 +161,6 @@ class EmbeddingCaches:
     def _shared(self, encoder: BiEncoder) -> EmbeddingCache:
         spec = encoder.spec()
         key = repr((spec.get("weights"), spec.get("settings"), spec.get("backend")))
-        return self._documents.setdefault(key, EmbeddingCache(encoder))
+        if key not in self._documents:
+            self._documents[key] = EmbeddingCache(encoder, on_disk=self.on_disk(encoder))
+        return self._documents[key]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from tamis.collection.base import Collection
 from tamis.collection.readers import open_collection, with_files
@@ -16,7 +17,7 @@ from tamis.fitting.candidate_models import import_base
 from tamis.fitting.candidates import retrieve, sample_texts
 from tamis.fitting.context import BaseModel, FitContext, FitInputs
 from tamis.fitting.json_records import from_json, to_json
-from tamis.fitting.plan import DataSizes, Plan, PlanProgress, measured_pace
+from tamis.fitting.plan import PACE_SAMPLE, DataSizes, Plan, PlanProgress, measured_pace
 from tamis.fitting.planner import make_plan, trains_on_folds
 from tamis.fitting.query_splits import (
     MAX_TRAIN_QUERIES,
@@ -46,7 +47,8 @@ from tamis.models.model_lookup import open_ranker
 from tamis.search import Index
 from tamis.search.commit import KIND as INDEX_KIND
 from tamis.text.analysis import Analyzer
-from tamis.types import Ids, Qrels, Queries
+from tamis.text.passages import parse_spec, split, text_of
+from tamis.types import Encoder, Ids, Qrels, Queries
 
 PACE_QUERY = "a query of some words"
 _log = logging.getLogger(__name__)
@@ -120,6 +122,7 @@ def _fit_and_write(
     inputs = inputs.with_test_sample(plan.test_queries)
     fit = FitContext.of(inputs, plan, retrieve(inputs, plan, kinds))
     selected = select_system(fit, kinds)
+    fit.embeddings.flush()
     result = make_result(fit, selected, trained_on_folds=trains_on_folds(plan, kinds))
     write_sieve(fit, selected, result, force=force)
 
@@ -142,7 +145,10 @@ def _check_place(request: FitRequest) -> None:
         )
     if not isinstance(collection, str) or not Path(collection).is_dir():
         return
-    if out.resolve().is_relative_to(Path(collection).resolve()):
+    folder = Path(collection).resolve()
+    if out.resolve() == folder and (read_manifest(folder) or {}).get("kind") == KIND:
+        return  # a sieve is fitted again, and replaced where that is allowed
+    if out.resolve().is_relative_to(folder):
         raise OutputError(
             f"{out} lies among the documents", hint=f"name a folder outside {collection}"
         )
@@ -173,7 +179,7 @@ def open_inputs(request: FitRequest, work: Workspace) -> FitInputs:
     if not path.exists():
         with work.timed(Timing("bm25", "index")):
             Index.build(collection.documents, path, analyzer)
-        for warning in collection.faults.notes():
+        for warning in collection.faults.all_notes():
             _log.warning("%s", warning)
     index = Index.open(path)
     if not index.num_documents:
@@ -213,12 +219,10 @@ def _open_collection(request: FitRequest) -> tuple[Collection, Analyzer | str]:
         return _with_objects(collection, request), "english"
     if manifest["kind"] == KIND:
         sieve = load_sieve(folder)
-        index, log = sieve.index, sieve.queries
+        name, index, log = str(sieve.manifest["collection"]), sieve.index, sieve.queries
     else:
-        index, log = Index.open(folder), None
-    collection = Collection(
-        folder.resolve().name, manifest["kind"], index, lambda: log or Queries.of([])
-    )
+        name, index, log = folder.resolve().name, Index.open(folder), None
+    collection = Collection(name, manifest["kind"], index, lambda: log or Queries.of([]))
     return _with_objects(collection, request), index.analyzer
 
 
@@ -314,11 +318,27 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         teacher_seconds=_teacher_pace(inputs),
         word_vectors=request.word_vectors is not None,
         encoded=bool(inputs.index.snapshot.embeddings),
+        cached_share=_cached_share(inputs),
         learning_curve=request.learning_curve,
         user_run=request.user_run is not None,
         query_seconds=query_seconds,
     )
     return sizes, pace
+
+
+def _cached_share(inputs: FitInputs) -> float:
+    """The share of a sample of passages that the base model need not encode again."""
+    if inputs.base is None or inputs.base.kind != "bi-encoder":
+        return 0.0
+    encoder = cast(Encoder, open_scorer(inputs.base.folder, threads=inputs.request.threads))
+    cached = inputs.embeddings.on_disk(encoder)
+    spec = parse_spec(inputs.passages)
+    texts = [
+        text_of(document, passage, spec.title)
+        for document in islice(inputs.index, PACE_SAMPLE)
+        for passage in split(document, spec).passages
+    ]
+    return float(cached.known(texts).mean()) if cached is not None and texts else 0.0
 
 
 def _teacher_pace(inputs: FitInputs) -> float:

@@ -151,6 +151,8 @@ class DataSizes:
     word_vectors: bool = False
     encoded: bool = False
     """Whether the documents have embeddings already."""
+    cached_share: float = 0.0
+    """The share of passages whose embeddings are in the embedding cache."""
     learning_curve: bool = True
     """Whether the learning curve is wanted."""
     user_run: bool = False

@@ -21,7 +21,7 @@ from tamis.fitting.report_provenance import learning_view, provenance_view
 from tamis.fitting.report_systems import systems_view
 from tamis.fitting.result import FitResult
 from tamis.pages.render import render
-from tamis.pages.text_format import counted, listed, shorten
+from tamis.pages.text_format import counted, listed, shorten, signed
 from tamis.text.passages import parse_spec, split, text_of
 from tamis.types import Document, Qrels, Queries, Run
 
@@ -71,6 +71,9 @@ def report_page(
         date=date or datetime.now(UTC),
         level=LEVEL,
         facts=_facts(result),
+        headline=_headline(result),
+        usage=_usage(result),
+        versions=_versions(result),
         verdict=_verdict(result),
         judgements=_suggested_judgements(result),
         tested=_tested(result, tested, document),
@@ -122,13 +125,51 @@ def family_note(family: BaselineTest | None, measure: str) -> str:
 def _facts(result: FitResult) -> dict[str, str]:
     documents = result.data.get("documents")
     size = f", {documents:,} documents" if isinstance(documents, int) else ""
+    cost = result.selected_system.milliseconds
     return {
         "Collection": f"{result.collection}{size}, {counted(result.queries.all)}",
         "Selected": result.pipeline_in_words,
         "Base model": result.base_model,
-        "Seed": str(result.seed),
-        "Versions": ", ".join(f"{name} {version}" for name, version in result.versions.items()),
+        "A query takes": "" if cost is None else f"{cost:.{1 + (cost < 1)}f} ms",
     }
+
+
+def _versions(result: FitResult) -> dict[str, str]:
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return {"Seed": str(result.seed), "Versions": versions}
+
+
+def _headline(result: FitResult) -> str:
+    """What was found, in a few words."""
+    if result.evaluation is None:
+        if result.provisional is not None and result.selected != result.baseline:
+            return f"{signed(result.provisional.difference)} against BM25, provisional"
+        return "Not tested yet"
+    queries = f"{len(result.evaluation.queries):,} test queries"
+    if result.selected == result.baseline:
+        return f"BM25 was best on {queries}"
+    against_bm25 = [one for one in _comparisons(result) if one.baseline == result.baseline]
+    is_significant = [one for one in against_bm25 if (one.p_value or 0.0) < LEVEL]
+    if not is_significant:
+        return f"No difference to BM25 shown on {queries}"
+    mean = result.evaluation.mean(result.baseline, result.measure)
+    share = abs(is_significant[0].difference) / mean if mean else 0.0
+    amount = f"{share:.0%} " if mean else ""
+    word = "better" if is_significant[0].difference > 0 else "worse"
+    return f"{amount}{word} than BM25 on {queries}"
+
+
+def _usage(result: FitResult) -> dict[str, str]:
+    """What to type next."""
+    search = shlex.join(["tamis", "search", result.path, "some words"])
+    judge = shlex.join(["tamis", "judge", result.path])
+    lines = [
+        "import tamis",
+        f"sieve = tamis.load_sieve({result.path!r})",
+        'for hit in sieve.search("some words", top=10):',
+        "    print(hit.rank, hit.id, hit.score, hit.passage)",
+    ]
+    return {"shell": f"{search}\n{judge}", "python": "\n".join(lines)}
 
 
 def _verdict(result: FitResult) -> dict[str, Any]:
@@ -143,11 +184,13 @@ def _verdict(result: FitResult) -> dict[str, Any]:
     elif result.selected == result.base_system:
         clauses.append(("is the base model itself", "", False))
     corrected = (
-        f"; p is corrected by Holm for {len(comparisons)} tests" if len(comparisons) > 1 else ""
+        f"; p is corrected by Holm for {len(comparisons)} tests, the intervals are not"
+        if len(comparisons) > 1
+        else ""
     )
     warning = _stand_in_warning(result)
     if warning and comparisons:
-        corrected = "; p is not corrected, as these are not the guard’s tests"
+        corrected = "; neither p nor intervals are corrected, as these are not the guard’s tests"
     tested = f"{count:,} test {'query' if count == 1 else 'queries'}"
     return {"queries": tested, "clauses": clauses, "end": f"{corrected}.{warning}"}
 
@@ -198,7 +241,8 @@ def _suggested_judgements(result: FitResult) -> dict[str, Any]:
     test = round(SUGGESTED_JUDGEMENTS * SHARES["test"])
     judged = result.queries.train
     available = (
-        f" There are {judged} judged queries; from {MIN_JUDGED_TO_SPLIT} on some are set aside."
+        f" There are {judged} judged queries; from {MIN_JUDGED_TO_SPLIT} on some are set aside: "
+        f"{result.more_judged_queries_needed} more are needed for a test."
         if judged
         else ""
     )

@@ -71,7 +71,7 @@ def provenance_view(result: FitResult) -> dict[str, Any]:
     return {
         "data": {_spaced(name): _fact(value) for name, value in result.data.items()},
         "labels": _labels(result.labels) if result.labels else None,
-        "truncation": _truncation(result.truncation),
+        "truncation": _truncation(result.truncation, result.data),
         "times": _times(result),
         "timings": [
             (timing.activity, timing.system, timing.fold, f"{timing.seconds:,.1f} s")
@@ -105,9 +105,15 @@ def _labels(by_source: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     return {"heads": ["source", *roles], "rows": rows}
 
 
-def _truncation(truncation: Truncation | None) -> str:
+def _truncation(truncation: Truncation | None, data: Mapping[str, Any]) -> str:
+    if truncated := data.get("truncated_documents"):
+        return (
+            f"Of {data['documents']:,} documents {truncated:,} are longer than the model reads: "
+            f"{data['truncated_tokens']:,} tokens of them were truncated. To read all of them, fit "
+            "with --passages words:150:75."
+        )
     if truncation is None:
-        return "No model scored documents of test queries, so none was truncated."
+        return "No document was truncated: no model scored documents of test queries."
     if not truncation.truncated_documents:
         return f"None of the {truncation.documents:,} documents of test queries was truncated."
     return (

@@ -25,7 +25,7 @@ def systems_view(result: FitResult, family_note: str) -> dict[str, Any] | None:
     for system in result.systems:
         groups.setdefault(system.reranker if system.group else None, []).append(system)
     return {
-        "heading": heading if result.verified else f"{heading} (verified: no)",
+        "heading": heading + _standing(result),
         "held_out": held_out,
         "has_base": has_base,
         "columns": 1 + 2 * held_out + 5 * tested + 3 * has_base,
@@ -33,6 +33,12 @@ def systems_view(result: FitResult, family_note: str) -> dict[str, Any] | None:
         "groups": [_group(result, systems, limits) for systems in groups.values()],
         "notes": _notes(result, family_note),
     }
+
+
+def _standing(result: FitResult) -> str:
+    if result.verified:
+        return ""
+    return " (provisional)" if result.provisional else " (verified: no)"
 
 
 def _by_system(result: FitResult, comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
@@ -109,7 +115,8 @@ def _notes(result: FitResult, family_note: str) -> list[str]:
     if result.evaluation is not None:
         notes += [
             f"Test: the mean over {len(result.evaluation.queries):,} other queries. A dot is the "
-            "mean difference, its line the bootstrap interval, grey where it holds zero. "
+            "mean difference, its line the bootstrap interval, not corrected, grey where it holds "
+            "zero. "
             "p is that of the paired t-test, two-sided, not corrected; Holm’s is corrected, and "
             "only the tests that were made together have one.",
             family_note,

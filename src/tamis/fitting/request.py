@@ -12,6 +12,7 @@ import xxhash
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, OnError
 from tamis.collection.judgements import split_of
+from tamis.search.cached_encoder import DEFAULT_SIZE
 from tamis.splits import is_test
 from tamis.types import Qrels, Queries, Run
 
@@ -19,7 +20,7 @@ DEFAULT_BASE = "all-MiniLM-L6-v2"
 DEFAULT_MINUTES = 30
 JUDGED_SPLIT = "judged"
 """The split of judgements without a name for it: some of them are set aside for the test."""
-SIEVE_LAYOUT = 3
+SIEVE_LAYOUT = 4
 """The version of the folder that a fit writes."""
 
 
@@ -31,6 +32,15 @@ def fit_split_of(path: Path | str) -> str:
     ('test', 'judged')
     """
     return split_of(path, "test" if is_test(Path(path).name) else JUDGED_SPLIT)
+
+
+def cache_beside(sieve: Path) -> Path:
+    """The embedding cache of a sieve where no other is named.
+
+    >>> cache_beside(Path("my.sieve")).name
+    'my.sieve.embeddings'
+    """
+    return sieve.with_name(f"{sieve.name}.embeddings")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +64,8 @@ class FitRequest:
     qrels: Mapping[str, str | Qrels] = field(default_factory=dict)
     """Judgements by split."""
     depth: int = 50
+    passages: str | None = None
+    """How documents are split to be scored and encoded; None: by how long they are."""
     learning_curve: bool = True
     """Whether to measure what fewer judgements give."""
     seed: int = 0
@@ -62,6 +74,20 @@ class FitRequest:
     columns: Columns = field(default_factory=Columns)
     on_error: OnError = "raise"
     command: str = ""
+    embedding_cache: Path | None = None
+    """Where embeddings are kept for the next fit; None: beside the sieve."""
+    embedding_cache_size: int = DEFAULT_SIZE
+    """How many bytes they may take; 0: none are kept."""
+
+    @property
+    def embedding_cache_folder(self) -> Path:
+        """Where embeddings are kept: where it says so, else where the sieve that is fitted again
+        keeps them, else beside the new one.
+        """
+        if self.embedding_cache is not None:
+            return self.embedding_cache
+        old = cache_beside(Path(self.collection)) if isinstance(self.collection, str) else self.out
+        return old if old.is_dir() and old != self.out else cache_beside(self.out)
 
     @property
     def name(self) -> str:
@@ -79,8 +105,8 @@ class FitRequest:
         names = {name: value if isinstance(value, str) else None for name, value in inputs.items()}
         settings = {
             name: getattr(self, name)
-            for name in ("base", "measure", "teacher", "word_vectors", "depth", "learning_curve",
-                         "seed", "format", "on_error")
+            for name in ("base", "measure", "teacher", "word_vectors", "depth", "passages",
+                         "learning_curve", "seed", "format", "on_error")
         }  # fmt: skip
         paths = [*names.values(), self.base, self.teacher, self.word_vectors]
         return {

@@ -21,18 +21,20 @@ from tamis.fitting.guard import BaselineTest, Decision, Selection
 from tamis.fitting.json_records import from_json, to_json
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.plan import MIN_QUERIES, Plan
-from tamis.fitting.query_splits import QuerySplits, average_words
+from tamis.fitting.provisional import Provisional
+from tamis.fitting.query_splits import MIN_JUDGED_TO_SPLIT, QuerySplits, average_words
 from tamis.fitting.request import FitRequest
 from tamis.fitting.reranker_runs import seconds_per_query
 from tamis.fitting.selection import Selected, base_system, bm25_system
 from tamis.fitting.system import System
 from tamis.fitting.workspace import Timing
 from tamis.scorers.model_manifest import find_model_manifest
+from tamis.search.dense import truncated_by_encoder
 from tamis.types import Ids, Qrels, Run
 
 MORE_MEASURES = ("nDCG@10", "R@10")
 """Measures beside the one that systems are selected by."""
-VERSIONS_OF = ("numpy", "torch", "transformers")
+VERSIONS_OF = ("numpy", "torch", "transformers", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class FitResult:
     """The selected system in a sentence."""
     verified: bool
     reason: str
-    """Why it is not verified, or on what it was tested."""
+    """On what it was tested; else what is known provisionally, and what a test needs."""
     data: Mapping[str, Any]
     """What there was to train and to test on."""
     queries: QueryCounts
@@ -127,6 +129,10 @@ class FitResult:
     path: str
     """The sieve."""
     user_run: str | None
+    provisional: Provisional | None = None
+    """What judged queries say of it where they are too few for a test."""
+    more_judged_queries_needed: int = 0
+    """How many for a test; 0 where there was one."""
     evaluation: Evaluation | None = field(default=None)
     """Every tested system on test queries; None where there were none."""
 
@@ -187,7 +193,7 @@ class FitResult:
 
 @dataclass(frozen=True)
 class _Nested:
-    """The fields of a result that are records themselves."""
+    """The fields of a result that are records themselves, or that a sieve may lack."""
 
     queries: QueryCounts
     systems: tuple[SystemResult, ...]
@@ -200,6 +206,8 @@ class _Nested:
     learning_curve: tuple[CurvePoint, ...]
     truncation: Truncation | None
     timings: tuple[Timing, ...]
+    provisional: Provisional | None = None
+    more_judged_queries_needed: int = 0
 
 
 _NESTED = tuple(nested_field.name for nested_field in fields(_Nested))
@@ -243,16 +251,17 @@ def make_result(fit: FitContext, selected: Selected, *, trained_on_folds: bool) 
     family = family_of(
         selected.decision, evaluation, system.name, baselines, request.measure, request.seed
     )
-    verified, reason = verification(splits, selected)
+    more_needed = judged_queries_needed(splits)
+    reason = verification(splits, selected)
     return FitResult(
         collection=fit.collection.name,
         base_model=fit.base_name,
         measure=request.measure,
         selected=system.name,
         pipeline_in_words=pipeline_in_words(fit, selected),
-        verified=verified,
+        verified=not more_needed,
         reason=reason,
-        data=data_facts(fit),
+        data={**data_facts(fit), **truncated_by_encoder(fit.index)},
         queries=QueryCounts(
             len(splits.queries),
             len(splits.train),
@@ -289,6 +298,8 @@ def make_result(fit: FitContext, selected: Selected, *, trained_on_folds: bool) 
         command=request.command,
         path=str(request.out),
         user_run=_user_run(request),
+        provisional=selected.provisional,
+        more_judged_queries_needed=more_needed,
         evaluation=evaluation,
     )
 
@@ -300,22 +311,34 @@ def _user_run(request: FitRequest) -> str | None:
     return "a run handed in from Python"
 
 
-def verification(splits: QuerySplits, selected: Selected) -> tuple[bool, str]:
-    """Whether the selected system was tested, and on what or why not."""
-    test = len(splits.test)
-    if not test and not len(splits.train):
+def judged_queries_needed(splits: QuerySplits) -> int:
+    """How many more judged queries a test needs; 0 where there are enough test queries.
+
+    Without test queries so many that some can be set aside; where the judged ones are enough but
+    too alike to be split, so many others.
+    """
+    if len(splits.test) or len(splits.train) >= MIN_JUDGED_TO_SPLIT:
+        return max(0, MIN_QUERIES - len(splits.test))
+    return MIN_JUDGED_TO_SPLIT - len(splits.train)
+
+
+def verification(splits: QuerySplits, selected: Selected) -> str:
+    """On what the selected system was tested; else what is known, and what a test needs."""
+    test, more = len(splits.test), judged_queries_needed(splits)
+    if selected.provisional is not None:
+        kind = "judged" if not test and len(splits.train) < MIN_JUDGED_TO_SPLIT else "test"
+        queries = "query" if more == 1 else "queries"
+        return f"{selected.provisional}; a test needs {more} more {kind} {queries}"
+    if more:
         unusable = any("judge" in what for what in splits.left_out)
         none = "no judgement can be used" if unusable else "there are no judgements"
-        return False, f"{none}: nothing was tested"
-    if test < MIN_QUERIES:
-        few = f"{test} judged quer{'y' if test == 1 else 'ies'} to test on"
-        return False, f"{few if test else 'no judged queries to test on'}: too few"
+        return f"{none}: nothing was tested"
     if selected.decision and selected.decision.fell_back:
         failed = selected.decision.selection.selected
-        return True, f"tested on {test:,} queries, on which {failed} had failed"
+        return f"tested on {test:,} queries, on which {failed} had failed"
     if selected.selection is None:
-        return True, f"tested on {test:,} queries; nothing was selected by judgements"
-    return True, f"tested on {test:,} queries that were used neither to train nor to select"
+        return f"tested on {test:,} queries; nothing was selected by judgements"
+    return f"tested on {test:,} queries that were used neither to train nor to select"
 
 
 def data_facts(fit: FitInputs) -> dict[str, Any]:
@@ -338,8 +361,10 @@ def pipeline_in_words(fit: FitContext, selected: Selected) -> str:
     if system.reranker is None:
         return f"{start}; no model re-ranks them."
     if system.weight == 0:
-        sure = f" The base model scores the top {depth} only to estimate confidence."
-        return f"{start}, ranked by both scores.{sure if selected.calibration else ''}"
+        return (
+            f"{start}, ranked by both scores. The base model gives every hit its score and its "
+            "passage, not its rank."
+        )
     by = "" if fit.passages == "whole" else f", by passages ({fit.passages})"
     again = f"{system.reranker.name} re-ranks the top {depth}{by}"
     if system.weight is None:
@@ -390,8 +415,7 @@ def _milliseconds(
         for timing in fit.work.timings
         if (timing.activity, timing.system, timing.fold) == ("search", system.retriever.key, "test")
     ]
-    only_calibrates = system.weight == 0
-    used = not only_calibrates or (system is selected.system and selected.calibration is not None)
+    used = system.weight != 0 or system is selected.system
     if system.reranker is None or not used:
         return round(1000 * sum(searches) / queries, 2) if searches else None
     again = seconds_per_query(fit, system.reranker, None)
@@ -425,7 +449,7 @@ def _labels(selected: Selected) -> dict[str, Any]:
 
 def _truncation(selected: Selected) -> Truncation | None:
     run = selected.test_runs.get(selected.system.name)
-    if run is None or "truncated_tokens" not in run.extra or not selected.is_scored:
+    if run is None or "truncated_tokens" not in run.extra:
         return None
     tokens = run.extra["truncated_tokens"]
     return Truncation(len(tokens), int((tokens > 0).sum()), int(tokens.clip(min=0).sum()))

@@ -16,10 +16,27 @@ from tamis.fitting.answer_features import feature_names, features, relevant_rows
 from tamis.fitting.calibration import Answers, Calibration
 from tamis.fitting.context import FitContext
 from tamis.fitting.folds import Fold, all_queries, make_folds
-from tamis.fitting.guard import ComparedSystem, Decision, Selection, decide, select
+from tamis.fitting.guard import (
+    ComparedSystem,
+    Decision,
+    Selection,
+    compare_with,
+    decide,
+    select,
+)
 from tamis.fitting.learning_curve import CurvePoint, measure_learning_curve
 from tamis.fitting.plan import MIN_QUERIES
 from tamis.fitting.planner import trains_on_folds
+from tamis.fitting.provisional import (
+    MIN_QUERIES_FOR_INTERVAL,
+    Estimate,
+    Provisional,
+    cross_validated,
+    provisional,
+    selection_folds,
+)
+from tamis.fitting.query_encoder_export import export_query_encoder
+from tamis.fitting.query_splits import sample
 from tamis.fitting.reranker_runs import (
     FoldRuns,
     Models,
@@ -36,6 +53,7 @@ CALIBRATION_DEPTH = 5
 """How many documents of a query probabilities are fitted to: what matters is whether the first are
 right, and those far below would pull all probabilities down."""
 NO_ANSWERS = Qrels.from_dict({})
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +66,8 @@ class Selected:
     test_runs: Mapping[str, Run]
     """By the name of the system."""
     selection: Selection | None = None
-    held_out: NDArray[np.float64] | None = None
-    """The measure of every system on every query that was selected on."""
+    held_out: Values | None = None
+    """The measure of every system on every judged query that is not tested on."""
     decision: Decision | None = None
     calibration: Calibration | None = None
     threshold_test: Answers | None = None
@@ -57,17 +75,13 @@ class Selected:
     learning_curve: tuple[CurvePoint, ...] = ()
     required: tuple[str, ...] = ()
     """The baselines that nothing selected may be below."""
+    provisional: Provisional | None = None
+    """What judged queries say of it where they are too few for a test."""
 
     @property
     def default_system(self) -> System:
         """What would be selected without judgements."""
         return default_system(self.systems)
-
-    @property
-    def is_scored(self) -> bool:
-        """Whether a re-ranker scores what is retrieved: to rank it, or for a probability."""
-        system = self.system
-        return system.reorders or (system.reranker is not None and self.calibration is not None)
 
 
 def select_system(fit: FitContext, kinds: Sequence[SystemKind]) -> Selected:
@@ -87,13 +101,113 @@ def _select_default(fit: FitContext, rerankers: Sequence[Reranker]) -> Selected:
     """There is nothing to select by: the default system, tested where it can be."""
     models = {kind: kind.train_fold(all_queries(fit), fit) for kind in rerankers}
     systems = systems_of(fit, rerankers)
-    selected, decision = default_system(systems), None
+    selected, decision, held_out = default_system(systems), None, None
     runs = _test_runs(fit, models, systems)
-    if len(fit.splits.test) >= MIN_QUERIES:
+    if _has_enough_to_test(fit):
         decision = _test(fit, Selection(selected.name, selected.name, 0), runs, systems)
         selected = _system_named(systems, decision.selected)
+    few_queries = _provisional_on_test(fit, selected, systems, runs, decision)
+    if len(fit.splits.train) and not _has_enough_to_test(fit):
+        judged = sample(fit.splits.train, fit.plan.selection_queries, fit.request.seed)
+        fold = Fold("judged", Ids.of([]), judged.queries)
+        held_out = score_fold(fit, fold, models).values(systems, fit.request.measure)
+        estimate: Estimate = "not_selected_on"
+        if worse := worse_than(systems, held_out, selected.name, fit.request.seed):
+            means = {system.name: held_out[n].mean() for n, system in enumerate(systems)}
+            selected = _system_named(systems, max(worse, key=lambda name: means[name]))
+            estimate = "selected_on"
+        own = held_out[systems.index(selected)]
+        few_queries = _provisional(fit, selected, systems, own, held_out, estimate)
     model = models[selected.reranker] if selected.reranker else None
-    return Selected(selected, model, tuple(systems), runs, decision=decision)
+    return Selected(
+        selected, model, tuple(systems), runs, held_out=held_out, decision=decision,
+        provisional=few_queries,
+    )  # fmt: skip
+
+
+def _has_enough_to_test(fit: FitContext) -> bool:
+    """Whether there are test queries for a paired test; from `MIN_QUERIES` on it verifies."""
+    return len(fit.splits.test) >= MIN_QUERIES_FOR_INTERVAL
+
+
+def _provisional_on_test(
+    fit: FitContext,
+    selected: System,
+    systems: Sequence[System],
+    runs: Mapping[str, Run],
+    decision: Decision | None,
+) -> Provisional | None:
+    """What test queries say that are too few to verify; None where there are none, or enough."""
+    if not 0 < len(fit.splits.test) < MIN_QUERIES:
+        return None
+    measure, bm25 = fit.request.measure, bm25_system(systems).name
+    evaluation = evaluate(fit.splits.test, runs, [measure])
+    values = [evaluation.values(name, measure) for name in (selected.name, bm25)]
+    estimate: Estimate = "selected_on" if decision and decision.fell_back else "test"
+    return provisional(selected.name, values[0], bm25, values[1], measure, estimate)
+
+
+def _provisional(
+    fit: FitContext,
+    selected: System,
+    systems: Sequence[System],
+    values: Values,
+    held_out: Values,
+    estimate: Estimate,
+) -> Provisional:
+    bm25 = bm25_system(systems)
+    theirs = held_out[systems.index(bm25)]
+    return provisional(selected.name, values, bm25.name, theirs, fit.request.measure, estimate)
+
+
+def _provisional_on_folds(
+    fit: FitContext,
+    selected: System,
+    systems: Sequence[System],
+    results: Sequence[FoldRuns],
+    held_out: Values,
+) -> Provisional:
+    """What the queries say that were selected on: each by the system that the others select."""
+    splits, seed = fit.splits, fit.request.seed
+    order = [query for fold_runs in results for query in fold_runs.qrels.queries]
+    judged = splits.train.select(Ids.of(order))
+    folds = selection_folds(splits.queries_of(judged), order, judged, seed)
+    if not folds:
+        own = held_out[systems.index(selected)]
+        return _provisional(fit, selected, systems, own, held_out, "selected_on")
+    names = [system.name for system in systems]
+
+    def choose(table: Values) -> int:
+        return names.index(select_by_values(systems, table, seed)[0].selected)
+
+    values = cross_validated(held_out, folds, choose)
+    return _provisional(fit, selected, systems, values, held_out, "cross_validated")
+
+
+def select_by_values(
+    systems: Sequence[System], table: Values, seed: int
+) -> tuple[Selection, list[str]]:
+    """Select by held-out values; the selection, and what nothing selected may be below.
+
+    Where the selection is significantly below BM25 or the base model, these are required too.
+    """
+    compared = [ComparedSystem(system.name, system.complexity) for system in systems]
+    required = required_baselines(systems, table.shape[1])
+    selection = select(compared, table, required, seed=seed)
+    if worse := worse_than(systems, table, selection.selected, seed):
+        required = list(dict.fromkeys([*required, *worse]))
+        selection = select(compared, table, required, seed=seed)
+    return selection, required
+
+
+def worse_than(systems: Sequence[System], table: Values, name: str, seed: int) -> list[str]:
+    """BM25 and the base model, where the system is significantly below one of them."""
+    values = {system.name: table[number] for number, system in enumerate(systems)}
+    names = [bm25_system(systems).name, *(base.name for base in [base_system(systems)] if base)]
+    baselines = {baseline: values[baseline] for baseline in names if baseline != name}
+    if not baselines or table.shape[1] < MIN_QUERIES_FOR_INTERVAL:
+        return []
+    return names if compare_with(values[name], baselines, seed=seed, resamples=1).worse_than else []
 
 
 def systems_of(fit: FitContext, rerankers: Sequence[Reranker]) -> list[System]:
@@ -162,19 +276,23 @@ def _select_by_judgements(
     held_out = np.concatenate(
         [fold_runs.values(systems, request.measure) for fold_runs in results], 1
     )
-    compared = [ComparedSystem(system.name, system.complexity) for system in systems]
-    required = required_baselines(systems, held_out.shape[1])
-    selection = select(compared, held_out, required, seed=request.seed)
+    selection, required = select_by_values(systems, held_out, request.seed)
     selected, decision = _system_named(systems, selection.selected), None
     final: dict[Reranker, Path | None] = {}
     if last:
         final = {kind: models[kind][-1] for kind in rerankers}
     elif selected.reranker:
         final = {selected.reranker: selected.reranker.train_fold(all_queries(fit), fit)}
+    model = final.get(selected.reranker) if selected.reranker else None
+    if model is not None:
+        export_query_encoder(fit, model)
     runs = _test_runs(fit, final, systems, selected)
-    if len(splits.test) >= MIN_QUERIES:
+    if _has_enough_to_test(fit):
         decision = _test(fit, selection, runs, systems)
         selected = _system_named(systems, decision.selected)
+        few_queries = _provisional_on_test(fit, selected, systems, runs, decision)
+    else:
+        few_queries = _provisional_on_folds(fit, selected, systems, results, held_out)
     unanswerable = _unanswerable(fit, selected, final)
     calibration = _calibrate(fit, selected, results, unanswerable[0])
     threshold_test = None
@@ -184,7 +302,7 @@ def _select_by_judgements(
     return Selected(
         selected, final.get(selected.reranker) if selected.reranker else None, tuple(systems),
         runs, selection, held_out, decision, calibration, threshold_test,
-        _learning_curve(fit, rerankers, folds, results), tuple(required),
+        _learning_curve(fit, rerankers, folds, results), tuple(required), few_queries,
     )  # fmt: skip
 
 

@@ -8,21 +8,27 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
-from tamis.collection.objects import AnyQueries, as_queries
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.collection.objects import AnyDocuments, AnyQueries, as_queries
 from tamis.collection.readers import read_queries
 from tamis.collection.runs import read_run
 from tamis.errors import DamagedError, InputError, UnknownKindError
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.json_records import from_json
-from tamis.fitting.request import SIEVE_LAYOUT
-from tamis.manifest import expect
+from tamis.fitting.request import SIEVE_LAYOUT, cache_beside
+from tamis.fitting.score_scale import ScoreScale
+from tamis.manifest import expect, read_manifest
 from tamis.models.folder import verify_model
 from tamis.models.model import Ranked
 from tamis.pipeline.hybrid import Hybrid
@@ -30,11 +36,16 @@ from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
 from tamis.registry import NO_OPENERS, Openers, Opening
 from tamis.search import Index
+from tamis.search.cached_encoder import DEFAULT_SIZE, CachedEncoder, open_cached_encoder
 from tamis.search.dense import DenseSource
-from tamis.search.index import verify
+from tamis.search.embeddings import CountingEncoder, probe, same_encoder
+from tamis.search.hits import Hit, make_hit, matching_passage, numbered_passage
+from tamis.search.index import Changes, verify
 from tamis.search.sources import IndexSource
-from tamis.text.passages import parse_spec, split, text_of
-from tamis.types import Document, Queries, Query, Run, Scorer, Source, Spec, Stage
+from tamis.text.passages import parse_spec
+from tamis.types import Document, Encoder, Passage, Queries, Query, Run, Scorer, Source, Spec, Stage
+from tamis.types.columns import PASSAGE
+from tamis.types.conditions import Where, as_conditions
 
 if TYPE_CHECKING:
     from tamis.fitting.result import FitResult
@@ -46,22 +57,9 @@ RETRIEVAL_DEPTH = 1000
 """How many documents the retriever finds at least."""
 DEFAULT_FUSION_WEIGHT = 0.75
 """How much the model counts where a run of the user's own is re-ranked and no weight was tested."""
+MAX_SEGMENTS = 10
+"""An index with more is merged after an update."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A document found: its passage that matched best, and how probable it is an answer."""
-
-    id: str
-    title: str
-    passage: str
-    """The passage with the highest score; the whole text where documents were not split."""
-    score: float
-    probability: float | None
-    """None where there were no judgements to calibrate scores on."""
-    rank: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,8 @@ class Pipeline:
     passages: str
     has_comparable_scores: bool = False
     """Whether the retriever's scores can be compared from query to query, as BM25's can."""
+    score_scale: ScoreScale | None = None
+    """From scores to 0 to 1, where there is no calibration."""
 
     @property
     def is_tested_retriever(self) -> bool:
@@ -94,6 +94,8 @@ class Sieve:
     threads: int | None = None
     openers: Openers = field(default_factory=lambda: NO_OPENERS)
     """What opens stages and sources of one's own; see `tamis.open_stage`."""
+    _lock: RLock = field(default_factory=RLock, repr=False)
+    """Held while parts are opened or taken up anew, so that several threads do so once."""
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -142,12 +144,11 @@ class Sieve:
             )
         deep = self.retriever % max(RETRIEVAL_DEPTH, self.pipeline.depth)
         stage = self.stage
-        keeps_order = isinstance(stage, Interpolate) and stage.weight == 0
-        if stage is None or (keeps_order and self.calibration is None):
+        if stage is None:
             return deep
         inner = stage.stage if isinstance(stage, Interpolate) else stage
         if isinstance(inner, Rerank):  # it scores the first and leaves the others below
-            return deep >> stage
+            return deep >> _scoring_all(stage)
         return self.retriever % self.pipeline.depth >> stage  # as it was tested
 
     @cached_property
@@ -181,11 +182,15 @@ class Sieve:
             runs = StoredRuns(self.path / RUNS, tuple(values["per_query"]))
             return FitResult.from_json(self.manifest, evaluation_from_json(values, runs))
 
-    def search(self, text: str, top: int = 10) -> list[Hit]:
-        """The best documents for some words."""
-        return self._hits(Queries.of([Query("q", _query_text(text))]), top)["q"]
+    def search(self, text: str, top: int = 10, where: Where = ()) -> list[Hit]:
+        """The best documents for some words; of those that match, with conditions on fields
+        (`where="author=ada"`, or several in a list, which all must hold).
+        """
+        return self._hits(Queries.of([Query("q", _query_text(text))]), top, where)["q"]
 
-    def search_many(self, queries: AnyQueries, top: int = 10) -> dict[str, list[Hit]]:
+    def search_many(
+        self, queries: AnyQueries, top: int = 10, where: Where = ()
+    ) -> dict[str, list[Hit]]:
         """The best documents for each of several queries, in their order: strings, dictionaries, a
         DataFrame, a file. Queries that are strings alone are named by their text.
         """
@@ -193,28 +198,59 @@ class Sieve:
         if isinstance(queries, list | tuple) and all(isinstance(query, str) for query in queries):
             order = list(dict.fromkeys(queries))
             queries = [Query(text, text) for text in order]
-        hits = self._hits(as_queries(queries), top)
+        hits = self._hits(as_queries(queries), top, where)
         return {name: hits[name] for name in order or hits}
 
-    def _hits(self, queries: Queries, top: int) -> dict[str, list[Hit]]:
+    def _hits(self, queries: Queries, top: int, where: Where) -> dict[str, list[Hit]]:
         if not isinstance(top, int) or top < 1:
             raise InputError(f"cannot show the top {top!r}", hint="a whole number from 1 on")
-        run = self.source.search(queries, top)
-        probabilities = self.probabilities(run)
-        passages = run.extra.get("passage")
+        with self._lock:
+            source = self.source
+            self.refresh()
+        conditions = as_conditions(where)
+        source = source.where(*conditions) if conditions else source
+        return self.hits(source.search(queries, top))
+
+    def refresh(self) -> bool:
+        """Search the documents as another process has updated them; every search does so first.
+
+        A sieve that was fitted anew in the same place is another one: load it again.
+        """
+        if self.index.is_current or read_manifest(self.path) != self.manifest:
+            return False
+        return self.index.refresh()
+
+    def hits(self, run: Run) -> dict[str, list[Hit]]:
+        """The documents of a run of this sieve with their passages and scores, by query."""
+        snapshot, calibrated = self.index.snapshot, self.calibration is not None
+        scores = self.scores(run).tolist()
+        passages = run.extra.get(PASSAGE)
         hits: dict[str, list[Hit]] = {}
-        for number, query in enumerate(run.queries.ids):
-            start = int(run.offsets[number])
-            hits[query] = []
-            for place, (name, score) in enumerate(run[query]):
-                row, document = start + place, self.index.document(name)
-                passage = -1 if passages is None else int(passages[row])
-                probability = None if probabilities is None else probabilities[row]
-                text = passage_text(document, self.pipeline.passages, passage)
-                hits[query].append(
-                    Hit(name, document.title, text, score, probability, place + 1, document.text)
+        for number, query in enumerate(run.queries):
+            start, hits[query.id] = int(run.offsets[number]), []
+            terms = self.index.analyzer.terms(query.text)
+            for place, (name, raw_score) in enumerate(run.ranking(number)):
+                document = snapshot.find(name)
+                if document is None:  # deleted since it was found
+                    continue
+                passage = -1 if passages is None else int(passages[start + place])
+                hit = make_hit(
+                    document,
+                    self._passage(document, passage, terms),
+                    rank=len(hits[query.id]) + 1,
+                    score=scores[start + place],
+                    raw_score=raw_score,
+                    calibrated=calibrated,
                 )
+                hits[query.id].append(hit)
         return hits
+
+    def _passage(self, document: Document, number: int, terms: list[str]) -> Passage | None:
+        """The passage with this number; the one with the most of the terms where it has none."""
+        spec = parse_spec(self.pipeline.passages)
+        if number < 0 or spec.unit in ("whole", "tokens"):
+            return matching_passage(document, terms, self.index.analyzer)
+        return numbered_passage(document, spec, number)
 
     def rerank(self, query: str, texts: Iterable[str], top: int | None = None) -> list[Ranked]:
         """Texts of your own, best first, as the selected pipeline ranks documents.
@@ -258,17 +294,84 @@ class Sieve:
         matched = _one_query(query, {name: score for name, score in scores.items() if score > 0})
         return source.fuse([matched, by_embedding])
 
+    def update(
+        self,
+        documents: AnyDocuments | None = None,
+        *,
+        delete_missing: bool = True,
+        delete: Iterable[str] = (),
+        keep: AbstractSet[str] = frozenset(),
+        max_deleted: float = 1.0,
+        embedding_cache: str | Path | None = None,
+        embedding_cache_size: int = DEFAULT_SIZE,
+    ) -> Changes:
+        """Make the sieve search these documents: new ones are added, changed ones replaced, and
+        those that are not among them deleted if `delete_missing`; `delete` names others,
+        `keep` those that stay although they are missing. It is refused where more than the share
+        `max_deleted` would be missing.
+
+        One step: killed, the sieve is what it was. Only what changed is encoded, and not even
+        that where the embedding cache has it (default: the one beside the sieve). The ranking
+        stays as it was selected; `changed_share` says how much of what it was selected for has
+        changed.
+        """
+        folder = cache_beside(self.path) if embedding_cache is None else Path(embedding_cache)
+        encoder = self._document_encoder()
+        if encoder is None:
+            if self.index.snapshot.embeddings:  # of a fit that selected words alone
+                self.index.drop_embeddings()
+        elif embedding_cache_size:
+            encoder = open_cached_encoder(encoder, folder, max_bytes=embedding_cache_size)
+        with encoder if isinstance(encoder, CachedEncoder) else nullcontext():
+            changes = self.index.update(
+                () if documents is None else documents,
+                delete_missing=delete_missing and documents is not None,
+                delete=delete,
+                keep=keep,
+                max_deleted=max_deleted,
+                encoder=encoder,
+            )
+        if isinstance(encoder, CachedEncoder) and encoder.num_found + encoder.num_encoded:
+            _log.info("%s", encoder.in_words())
+        if len(self.index.snapshot.segments) > MAX_SEGMENTS:
+            self.index.merge()
+        return changes
+
+    def _document_encoder(self) -> Encoder | None:
+        """What made the embeddings of the index, where the pipeline has it."""
+        if not self.index.snapshot.embeddings:
+            return None
+        source, stage = self.retriever, self.stage
+        sources = source.sources if isinstance(source, Hybrid) else (source,)
+        inner = stage.stage if isinstance(stage, Interpolate) else stage
+        encoders = [dense.encoder for dense in sources if isinstance(dense, DenseSource)]
+        if isinstance(inner, Rerank) and isinstance(inner.scorer, CountingEncoder):
+            encoders.append(cast(Encoder, inner.scorer))
+        made_by = self.index.snapshot.embeddings[0].probe
+        return next((each for each in encoders if same_encoder(made_by, probe(each))), None)
+
+    @property
+    def changed_share(self) -> float:
+        """How many documents have changed since the fit, by how many there were; 1 at most."""
+        fitted = int(self.manifest["data"]["documents"])
+        return min(1.0, self.index.num_changes / max(1, fitted))
+
     def warm_up(self) -> None:
-        """Open everything and compile what is compiled, so that the first query is fast."""
+        """Open everything and compile what is compiled, so that the first query is fast.
+
+        A server that forks calls it before: all processes then share what is in memory.
+        """
         self.search("words to warm up with", top=1)
 
-    def probabilities(self, run: Run) -> list[float] | None:
-        """How probable each row of a run of this sieve is an answer; None without calibration."""
-        if self.calibration is None:
-            return None
-        rows = features(run, self.pipeline.has_comparable_scores)
-        probabilities: list[float] = self.calibration.probability(rows).tolist()
-        return probabilities
+    def scores(self, run: Run) -> NDArray[np.float64]:
+        """Each row of a run of this sieve as 0 to 1: how probable it is an answer where scores
+        were calibrated, else by the constants of the sieve's scale.
+        """
+        comparable = self.pipeline.has_comparable_scores
+        if self.calibration is not None:
+            return self.calibration.probability(features(run, comparable))
+        assert self.pipeline.score_scale is not None
+        return self.pipeline.score_scale.scores(run, comparable)
 
     def __repr__(self) -> str:
         verified = "verified" if self.verified else "not verified"
@@ -312,6 +415,16 @@ def run_file(folder: Path, name: str) -> Path:
     return folder / f"{name.replace('/', '-')}.parquet"
 
 
+def _scoring_all(stage: Stage) -> Stage:
+    """The same stage; where it only gives hits their scores, from the embeddings that a hybrid
+    has, of all of them.
+    """
+    if not isinstance(stage, Interpolate) or stage.weight or not isinstance(stage.stage, Rerank):
+        return stage
+    depth = max(RETRIEVAL_DEPTH, stage.stage.depth)
+    return replace(stage, stage=replace(stage.stage, depth=depth))
+
+
 def _one_query(text: str, scores: Mapping[str, float]) -> Run:
     """A run of one query; without documents where there are none."""
     queries = Queries.of([Query("q", text)])
@@ -349,17 +462,6 @@ def _text_list(texts: object) -> list[str]:
     if listed is None or not all(isinstance(text, str) for text in listed):
         raise InputError("the texts are no list of strings", hint="hand in a list: [text]")
     return listed
-
-
-def passage_text(document: Document, passages: str, number: int) -> str:
-    """The text of a passage by its number; of the whole document where it has none."""
-    spec = parse_spec(passages)
-    if passages == "whole" or number < 0:
-        return document.text
-    for passage in split(document, spec).passages:
-        if passage.number == number:
-            return text_of(document, passage, spec.title)
-    return document.text
 
 
 def load_sieve(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tamis.collection.runs import write_run
 from tamis.durable import new_folder
@@ -18,6 +19,7 @@ from tamis.fitting.context import FitContext
 from tamis.fitting.report import RankedQueries, write_report
 from tamis.fitting.request import SIEVE_LAYOUT
 from tamis.fitting.result import FitResult, evaluation_to_json
+from tamis.fitting.score_scale import ScoreScale, score_scale
 from tamis.fitting.selection import Selected
 from tamis.fitting.sieve import (
     ENCODER,
@@ -33,9 +35,14 @@ from tamis.fitting.sieve import (
 )
 from tamis.fitting.workspace import request_digest
 from tamis.manifest import write_manifest
-from tamis.registry import absolute, moved_spec
-from tamis.scorers.model_manifest import documents_of
-from tamis.types import Queries, Spec
+from tamis.registry import NO_OPENERS, absolute, moved_spec, open_source
+from tamis.scorers.model_manifest import documents_of, read_model_manifest, write_model_manifest
+from tamis.types import Queries, Query, Spec
+
+MEASURED_QUERIES = 100
+"""How many queries the scale of scores is measured on at most."""
+WORDS_OF_TEXT = 8
+"""How many words of an untitled document stand in for a query."""
 
 
 def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force: bool) -> None:
@@ -56,6 +63,7 @@ def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force
             fit.request.depth,
             fit.passages,
             fit.retrieved.candidates.kind.has_comparable_scores,
+            measure_score_scale(fit, selected, source, stage),
         )
         (unfinished / RUNS).mkdir()
         for name, run in selected.test_runs.items():
@@ -72,6 +80,38 @@ def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force
         fit.work.record_sieve(unfinished)
 
 
+def measure_score_scale(
+    fit: FitContext, selected: Selected, source: Spec, stage: Spec | None
+) -> ScoreScale:
+    """The constants of the scale of scores, measured on some queries."""
+    system, candidates = selected.system, fit.retrieved.candidates.kind
+    retriever = open_source(source, threads=fit.request.threads, openers=system.retriever.openers)
+    opened = None
+    if stage is not None:
+        opened = fit.open_stage(stage, system.reranker.openers if system.reranker else NO_OPENERS)
+    run = retriever.search(_sample_queries(fit), fit.request.depth)
+    ranked = run if opened is None else opened(run)
+    return score_scale(retriever, opened, ranked, candidates.has_comparable_scores)
+
+
+def _sample_queries(fit: FitContext) -> Queries:
+    """Some of the queries; without any the titles of documents, or how their texts begin."""
+    queries = fit.splits.queries
+    if len(queries):
+        return queries.select(_spread(len(queries)))
+    ids = fit.index.snapshot.ids
+    live = [ids[number] for number in _spread(len(ids)).tolist() if ids[number] in fit.index]
+    texts = []
+    for document in map(fit.index.document, live):
+        texts.append(document.title or " ".join(document.text.split()[:WORDS_OF_TEXT]))
+    return Queries.of([Query(str(number), text) for number, text in enumerate(texts)])
+
+
+def _spread(count: int) -> NDArray[np.int64]:
+    """So many numbers at most of 0 to `count`, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, MEASURED_QUERIES)).astype(np.int64))
+
+
 def _copy_models(
     fit: FitContext, model: Path | None, specs: list[Spec | None], unfinished: Path
 ) -> dict[Path, str]:
@@ -79,7 +119,7 @@ def _copy_models(
     model_paths = {path for spec in specs for path in spec_paths(spec)}
     places: dict[Path, str] = {}
     if model is not None and absolute(model) in model_paths:
-        shutil.copytree(model, unfinished / MODEL)
+        _copy_model(model, unfinished / MODEL)
         places[model] = MODEL
     base = fit.base.folder if fit.base else None
     if base is None or base == model or absolute(base) not in model_paths:
@@ -87,8 +127,15 @@ def _copy_models(
     documents = documents_of(model) if model else None
     if model and documents != model and documents and documents_of(base) == base:
         return {**places, base: f"{MODEL}/{documents.name}"}
-    shutil.copytree(base, unfinished / ENCODER)
+    _copy_model(base, unfinished / ENCODER)
     return {**places, base: ENCODER}
+
+
+def _copy_model(folder: Path, target: Path) -> None:
+    """Copy a model, and let its manifests know the ONNX files that the fit wrote."""
+    shutil.copytree(folder, target)
+    for part in {target, documents_of(target)}:
+        write_model_manifest(part, read_model_manifest(part))
 
 
 def spec_paths(value: Any, key: str = "") -> Iterator[Path]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar
 from tamis.errors import InputError
 from tamis.fitting.plan import Budget, DataSizes, Plan, Step
 from tamis.fitting.workspace import Timing
-from tamis.models.folder import scorer_spec
 from tamis.pipeline.documents import documents_spec
 from tamis.pipeline.interpolation import fuse_scores, interpolate_spec
 from tamis.pipeline.rerank import rerank_spec
@@ -152,7 +151,7 @@ class Reranker(SystemKind):
         if model is None:
             raise InputError(f"{self.key} has neither a model nor a stage of its own")
         return rerank_spec(
-            scorer_spec(model),
+            fit.scorer_spec(model),
             documents_spec(fit.index),
             parse_spec(fit.passages),
             model=self.key,

@@ -19,9 +19,10 @@ from tamis.fitting.sieve import KIND as SIEVE
 from tamis.fitting.sieve import load_sieve
 from tamis.manifest import read_manifest
 from tamis.pipeline.hybrid import Hybrid
+from tamis.pipeline.interpolation import Interpolate
 from tamis.search import Index, default_source
 from tamis.types import Queries, Query, Source
-from tamis.types.pipeline import TopOfSource
+from tamis.types.pipeline import Then, TopOfSource
 
 
 class Judgeable(Protocol):
@@ -67,12 +68,16 @@ def sources_of(judgeable: Judgeable) -> list[Source]:
     alone; each once.
     """
     hybrid_sources = judgeable.retriever.sources if isinstance(judgeable.retriever, Hybrid) else ()
-    pipeline = judgeable.source
-    pipeline = (
-        pipeline.source if isinstance(pipeline, TopOfSource) else pipeline
-    )  # nothing is re-ranked
+    pipeline = judgeable.retriever if _keeps_order(judgeable.source) else judgeable.source
     sources = [pipeline, judgeable.retriever, *hybrid_sources, default_source(judgeable.index)]
     return list({json.dumps(source.spec(), sort_keys=True): source for source in sources}.values())
+
+
+def _keeps_order(pipeline: Source) -> bool:
+    """Whether a pipeline ranks as its retriever does: nothing is re-ranked."""
+    if isinstance(pipeline, Then) and isinstance(pipeline.stage, Interpolate):
+        return pipeline.stage.weight == 0
+    return isinstance(pipeline, TopOfSource)
 
 
 @dataclass(frozen=True)

@@ -76,10 +76,10 @@ def open_scorer(
     return TargetWords.open(folder, threads=threads, backend=chosen_backend)
 
 
-def scorer_spec(folder: str | Path) -> Spec:
+def scorer_spec(folder: str | Path, backend: Backend | None = None) -> Spec:
     """The spec of what `open_scorer` opens; the weights are not read."""
     path = Path(folder)
-    return Origin.of(open_model(path).scorer, path, default_backend(path)).spec()
+    return Origin.of(open_model(path).scorer, path, backend or default_backend(path)).spec()
 
 
 def exports_of(folder: Path) -> list[Backend]:

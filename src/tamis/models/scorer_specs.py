@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
 from tamis.durable import folder_exists
-from tamis.errors import InputError
+from tamis.errors import InputError, install_command, is_installed
 from tamis.models.base_models import find_base
+from tamis.models.folder import has_weights
 from tamis.pipeline.document_lookup import Documents
 from tamis.pipeline.documents import all_documents, documents_spec
 from tamis.registry import Opening, Types, absolute, check_choice, check_keys
@@ -17,8 +19,8 @@ from tamis.scorers._onnx import Backend
 from tamis.scorers.alignment import Alignment
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import Pooling
-from tamis.scorers.origin import files_read
+from tamis.scorers.model_manifest import Pooling, documents_of
+from tamis.scorers.origin import Origin, files_read
 from tamis.scorers.target_words import Family, Score, TargetWords
 from tamis.scorers.weight_digests import has_digest, sha256_of
 from tamis.scorers.word_counts import WordCounts
@@ -29,6 +31,7 @@ from tamis.types.pipeline import SPEC_VERSION, Scale
 MODELS = (CrossEncoder, BiEncoder, TargetWords)
 Model = TypeVar("Model", CrossEncoder, BiEncoder, TargetWords)
 AnyScorer = TypeVar("AnyScorer", bound=Scorer)
+_log = logging.getLogger(__name__)
 
 
 CHOICES: Mapping[str, Any] = {
@@ -60,8 +63,10 @@ def open_cross_encoder(values: Spec, opening: Opening) -> CrossEncoder:
 def open_bi_encoder(values: Spec, opening: Opening) -> BiEncoder:
     """See `registry.OPENERS`."""
     model = _open(BiEncoder, values, opening, {"max_length": int, "pooling": str})
-    if model.documents is not None:  # an index may have been encoded by it
-        opening.keep_scorer(model.documents)
+    if model.open_documents is not None and model.origin is not None:
+        folder, backend = documents_of(model.origin.folder), model.origin.backend
+        documents = Origin.of("bi-encoder", folder, backend)  # an index may have been encoded by it
+        opening.keep_scorer(documents.spec(), model.open_documents)
     return model
 
 
@@ -82,10 +87,16 @@ def _open(
     for name in CHOICES.keys() & values["settings"].keys():
         check_choice(name, values["settings"][name], get_args(CHOICES[name]))
     folder = find_base(values["name"]) if place == "name" else opening.path(values["path"])
-    _check_weights(folder, files_read(folder, values["backend"]), values["weights"])
-    scorer = model.open(
-        folder, threads=opening.threads, backend=values["backend"], **values["settings"]
-    )
+    backend = values["backend"]
+    if backend == "onnx" and not is_installed("onnxruntime") and has_weights(folder):
+        backend = "torch"
+        _log.info(
+            "%s runs in torch, since ONNX Runtime is not installed: %s",
+            folder, install_command("onnx"),
+        )  # fmt: skip
+    else:
+        _check_weights(folder, files_read(folder, backend), values["weights"])
+    scorer = model.open(folder, threads=opening.threads, backend=backend, **values["settings"])
     return name_scorer(scorer, values["name"]) if place == "name" else scorer
 
 

@@ -70,3 +70,16 @@ def p_text(p: float) -> str:
     ('p = 0.0123', 'p < 0.0001')
     """
     return f"p = {p:.4f}" if p >= 0.0001 else "p < 0.0001"
+
+
+def size_text(num_bytes: int) -> str:
+    """A number of bytes as people say it.
+
+    >>> size_text(812), size_text(182_400_000), size_text(2_500_000_000)
+    ('812 bytes', '182 MB', '2.5 GB')
+    """
+    if num_bytes < 1000:
+        return f"{num_bytes} bytes"
+    power = min(4, (len(str(num_bytes)) - 1) // 3)
+    value = num_bytes / 1000**power
+    return f"{value:.{1 if value < 10 else 0}f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.pipeline.document_lookup import IndexLookup
 from tamis.pipeline.passage_scores import PassageScores, check_scores
-from tamis.search import Index
 from tamis.search.dense import count_documents_without_embeddings
 from tamis.search.embeddings import CountingEncoder, Embeddings, Rows, probe, same_encoder
 from tamis.search.snapshot import Snapshot
@@ -113,12 +113,13 @@ def as_probed_encoder(scorer: Scorer) -> ProbedEncoder | None:
 
 
 def stored_scores(
-    documents: object, spec: PassageSpec, encoder: ProbedEncoder | None, skip: bool
+    lookup: object, spec: PassageSpec, encoder: ProbedEncoder | None, skip: bool
 ) -> StoredScores | None:
     """The embeddings that an encoder made of all documents in these passages, if they are there."""
-    if encoder is None or not isinstance(documents, Index) or documents.snapshot.damage:
+    snapshot = lookup.snapshot if isinstance(lookup, IndexLookup) else None
+    if encoder is None or snapshot is None or snapshot.damage:
         return None
-    snapshot, embeddings = documents.snapshot, documents.snapshot.embeddings
+    embeddings = snapshot.embeddings
     alike = (
         all(segment.facts["passages"] == spec.record() for segment in embeddings) and not spec.most
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tamis.errors import InputError
 from tamis.pipeline.fuse import Normalisation, reciprocal_rank, scores_in, weighted_sum
 from tamis.registry import NUMBER, Opening, Types, check_choice, check_keys
-from tamis.types import Queries, Run, Source, Spec
+from tamis.types import Condition, Queries, Run, Source, Spec
 from tamis.types.columns import LEXICAL_SCORE
 from tamis.types.pipeline import DEFAULT_TOP, SPEC_VERSION
 
@@ -48,6 +48,10 @@ class Hybrid(Source):
     def search(self, queries: Queries, top: int) -> Run:
         """The best `top` documents of the fused run."""
         return self.fuse(self.runs(queries, top)).top(top)
+
+    def where(self, *conditions: str | Condition) -> Hybrid:
+        """See `Source.where`: every source is filtered."""
+        return replace(self, sources=tuple(source.where(*conditions) for source in self.sources))
 
     def runs(self, queries: Queries, top: int) -> list[Run]:
         """The run of each source, deep enough for the best `top` of them together."""

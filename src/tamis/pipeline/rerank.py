@@ -189,7 +189,7 @@ class Rerank(Stage):
         with open_lookup(self.documents, doc_ids) as lookup:
             rows = self._to_score(run, rows, lookup, buffer)
             skip = self.missing == "skip"
-            stored = stored_scores(self.documents, self.passages, self._encoder, skip)
+            stored = stored_scores(lookup, self.passages, self._encoder, skip)
             fresh = PassageScorer(self.scorer, self.passages, lookup, self.cache, self.seed, skip)
             yield stored or fresh, rows
 

@@ -20,7 +20,10 @@ TextEmbeddings = tuple[list[str], Rows, NDArray[np.int32]]
 
 
 def stored_texts(
-    lookup: DocumentLookup, ids: Sequence[str], encoder: CountingEncoder
+    lookup: DocumentLookup,
+    ids: Sequence[str],
+    encoder: CountingEncoder,
+    max_embeddings: int = MAX_EMBEDDINGS,
 ) -> Iterator[TextEmbeddings]:
     """The passages of these documents with their embeddings in the index.
 
@@ -35,7 +38,7 @@ def stored_texts(
         return
     if not same_encoder(snapshot.embeddings[0].probe, probe(encoder)):
         return
-    remaining = MAX_EMBEDDINGS
+    remaining = max_embeddings
     for start in range(0, len(ids), DOCUMENTS_PER_BATCH):
         some = list(ids[start : start + DOCUMENTS_PER_BATCH])
         segment_of, first, sizes = locate_embeddings(snapshot, snapshot.ids.numbers(some))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,11 @@ def _side_by_side(
             yield from pool.map(forward, work)
 
 
+_torch_lock = Lock()
+_torch_threads: dict[str, int] = {}
+"""How many blocks run on one thread now, and how many threads torch had before the first."""
+
+
 def _one_thread(torch: Any) -> None:
     if torch is not None:
         torch.set_num_threads(1)
@@ -135,12 +141,17 @@ def single_threaded_torch(torch: Any) -> Iterator[None]:
     if torch is None:
         yield
         return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    with _torch_lock:
+        _torch_threads.setdefault("before", torch.get_num_threads())
+        _torch_threads["users"] = _torch_threads.get("users", 0) + 1
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _torch_lock:
+            _torch_threads["users"] -= 1
+            if not _torch_threads["users"]:  # the last of several threads puts it back
+                torch.set_num_threads(_torch_threads.pop("before"))
 
 
 def usable_threads(threads: int | None) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,9 +24,11 @@ from tamis.scorers.batches import (
 )
 from tamis.scorers.model_manifest import ModelManifest, Pooling, manifest_for
 from tamis.scorers.origin import Origin, model_spec
+from tamis.scorers.probe_cache import cached_probe
 from tamis.scorers.sbert_layout import check_sbert_modules, pooling_folder
 from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, default_length, json_of
 from tamis.scorers.weights import Tensor, load, open_tokens, read_config
+from tamis.search.embeddings import PROBES
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
@@ -84,7 +87,8 @@ class BiEncoder:
     encoder. Embeddings have length one, so that a dot product is a cosine.
 
     One that only learnt to read queries has another for `documents`: it encodes queries itself and
-    leaves texts to that, so that the embeddings in an index stay as they are.
+    leaves texts to that, so that the embeddings in an index stay as they are. It is opened when it
+    is first used: a search encodes queries alone.
     """
 
     model: BiEncoderModel
@@ -95,7 +99,7 @@ class BiEncoder:
     threads: int | None = None
     budget: int = TOKENS_PER_BATCH
     scale: Scale = "cosine"
-    documents: BiEncoder | None = None
+    open_documents: Callable[[], BiEncoder] | None = None
     origin: Origin | None = None
 
     @classmethod
@@ -120,18 +124,13 @@ class BiEncoder:
                 f"cannot truncate texts at {length} tokens",
                 hint=f"this model takes {layout.extra + 1} to {model.longest} tokens",
             )
-        documents = None
+        open_documents = None
         if manifest and manifest.documents:
-            documents = cls.open(path / manifest.documents, threads=threads, backend=backend)
-            if documents.dimensions != model.dimensions:
-                raise InputError(
-                    f"{path} gives queries {model.dimensions} dimensions and documents "
-                    f"{documents.dimensions}",
-                    hint="its parts are of different models: copy or train it again",
-                )
+            part = partial(cls.open, path / manifest.documents, threads=threads, backend=backend)
+            open_documents = cache(partial(_open_documents, part, path, model.dimensions))
         return cls(
             model, tokens, layout, length, pooling or pooling_of(path, manifest), threads,
-            documents=documents,
+            open_documents=open_documents,
             origin=Origin.of("bi-encoder", path, backend, max_length=max_length, pooling=pooling),
         )  # fmt: skip
 
@@ -143,6 +142,17 @@ class BiEncoder:
     def dimensions(self) -> int:
         """The number of dimensions of an embedding."""
         return self.model.dimensions
+
+    @property
+    def documents(self) -> BiEncoder | None:
+        """What encodes documents, where that is another."""
+        return None if self.open_documents is None else self.open_documents()
+
+    @cached_property
+    def probe_rows(self) -> Rows:
+        """The embeddings of the texts by which an index recognises what encoded its documents."""
+        settings = [] if self.open_documents else [self.max_length, self.pooling]
+        return cached_probe(self.origin, settings, lambda: (self.documents or self).encode(PROBES))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row of length one per text."""
@@ -210,6 +220,16 @@ class BiEncoder:
         norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
         rows: Rows = embeddings / np.maximum(norms, MIN_NORM)
         return rows
+
+
+def _open_documents(part: Callable[[], BiEncoder], path: Path, dimensions: int) -> BiEncoder:
+    documents = part()
+    if documents.dimensions != dimensions:
+        raise InputError(
+            f"{path} gives queries {dimensions} dimensions and documents {documents.dimensions}",
+            hint="its parts are of different models: copy or train it again",
+        )
+    return documents
 
 
 def _open(folder: Path, backend: Backend) -> tuple[BiEncoderModel, Tokens]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.scorers.bi_encoder import BiEncoder
+from tamis.search.cached_encoder import CachedEncoder
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
@@ -30,6 +31,8 @@ class EmbeddingCache:
     max_embeddings: int = MAX_EMBEDDINGS
     scale: Scale = "cosine"
     documents: EmbeddingCache | None = None
+    on_disk: CachedEncoder | None = None
+    """Where embeddings are looked up, and kept for later."""
     _embeddings: dict[str, tuple[Rows, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,7 +59,7 @@ class EmbeddingCache:
             self._embeddings.clear()
             new = list(distinct)
         if new:
-            self.remember(new, *self.model.encode_with_truncation(new))
+            self.remember(new, *(self.on_disk or self.model).encode_with_truncation(new))
         rows = np.empty((len(texts), self.model.dimensions), np.float32)
         truncated_tokens = np.empty(len(texts), np.int32)
         for number, text in enumerate(texts):

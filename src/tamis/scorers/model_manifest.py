@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -111,6 +112,17 @@ def documents_of(folder: Path) -> Path:
     """The folder by which a bi-encoder's documents are encoded: itself, or one that it brings."""
     manifest = find_model_manifest(folder)
     return folder / manifest.documents if manifest and manifest.documents else folder
+
+
+def copy_without_exports(folder: Path, target: Path) -> None:
+    """Copy a model folder without its ONNX files, of which its manifest then says nothing."""
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("onnx"), dirs_exist_ok=True)
+    for part in {target, documents_of(target)}:
+        manifest = read_model_manifest(part)
+        recorded = (read_manifest(part) or {}).get(WEIGHT_DIGESTS_KEY, {})
+        if "exports" in manifest.facts or any("onnx/" in name for name in recorded):
+            facts = {name: fact for name, fact in manifest.facts.items() if name != "exports"}
+            write_model_manifest(part, replace(manifest, facts=facts))
 
 
 def write_model_manifest(folder: Path, manifest: ModelManifest) -> None:

@@ -43,6 +43,14 @@ class Origin:
         """The SHA-256 of each file of weights that is read, by its name in the folder."""
         return {name: digest_of(self.folder, file) for name, file in self.weight_files().items()}
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The SHA-256 of the weights, the same for torch and for its export in full precision."""
+        torch_files = weight_files(self.folder) if self.backend == "onnx" else []
+        if torch_files and all(path.is_file() for path in torch_files):
+            return tuple(sorted(digest_of(self.folder, path) for path in torch_files))
+        return tuple(sorted(self.weights.values()))
+
     def weight_files(self) -> dict[str, Path]:
         """The files of weights that are read, by their names in the folder."""
         return files_read(self.folder, self.backend)

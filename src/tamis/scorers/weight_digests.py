@@ -26,7 +26,7 @@ def weight_digests(folder: Path) -> Digests:
 
 def check_weights(folder: Path, file: Path) -> None:
     """Refuse a file of weights that is not the one recorded in its folder's manifest, if any is."""
-    expected = _recorded_digests(folder).get(file.relative_to(folder).as_posix())
+    expected = recorded_digests(folder).get(file.relative_to(folder).as_posix())
     if expected is None:
         return
     mark = _mark(file, expected)
@@ -39,7 +39,7 @@ def digest_of(folder: Path, file: Path) -> str:
     """The SHA-256 of a file of weights: what the manifest of a folder records, else what it is."""
     owner = next((parent for parent in file.parents if (parent / NAME).is_file()), folder)
     if owner.is_relative_to(folder):
-        recorded = _recorded_digests(owner).get(file.relative_to(owner).as_posix())
+        recorded = recorded_digests(owner).get(file.relative_to(owner).as_posix())
         if recorded is not None:
             return recorded
     return sha256_of(file)
@@ -60,7 +60,7 @@ def verify_weights(folder: Path) -> None:
     """Read every file of weights that the manifest records; `DamagedError` names the first that
     is not what was written.
     """
-    recorded = _recorded_digests(folder)
+    recorded = recorded_digests(folder)
     if not recorded:
         raise InputError(
             f"{folder} has no checksums to verify",
@@ -72,7 +72,8 @@ def verify_weights(folder: Path) -> None:
         _check(folder / name, expected)
 
 
-def _recorded_digests(folder: Path) -> Digests:
+def recorded_digests(folder: Path) -> Digests:
+    """The SHA-256 of files of weights that the manifest of a folder records, by their names."""
     recorded = (read_manifest(folder) or {}).get(WEIGHT_DIGESTS_KEY, {})
     if not isinstance(recorded, dict) or not all(isinstance(v, str) for v in recorded.values()):
         raise DamagedError(

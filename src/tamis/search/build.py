@@ -11,6 +11,7 @@ A segment is immutable: the postings of some documents, their vectors, and the d
     pairs-offsets pairs-code pairs-count    of each frequent term: its pairs, and how often each is
     vector-offsets vector-term vector-code    the documents as terms: the forward index
     number                 of each document: its number in the documents' sorted ids
+    field-*                the values of the documents' fields, see `field_values`
     documents/             the documents as a collection
 """
 
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from tamis.collection.base import Collection, Streamed
 from tamis.collection.store import DocumentStore, write_store
+from tamis.search.field_values import write_fields
 from tamis.search.files import ArraysWriter, joined
 from tamis.search.term_counts import (
     DIRECT_FREQUENCIES,
@@ -252,7 +254,10 @@ def write_segment(
     number[store._rows_of(np.arange(len(store)))] = np.arange(len(store), dtype=np.int32)
     files.write("number", number)
     files.finish(
-        documents=counter.num_documents, with_terms=counter.with_terms, total_terms=counter.total
+        documents=counter.num_documents,
+        with_terms=counter.with_terms,
+        total_terms=counter.total,
+        fields=write_fields(store, files),
     )
 
 

@@ -46,6 +46,8 @@ class Commit:
     """The digest of the index's `tamis.json`."""
     tuned: Mapping[str, Any] = field(default_factory=dict)
     """What was tuned on the index: bm25, ql, rm3, and which ranking last."""
+    num_changes: int = 0
+    """How many documents were added, replaced or deleted since the index was built."""
 
 
 def write_commit(folder: Path, commit: Commit) -> None:
@@ -72,7 +74,8 @@ def read_commit(folder: Path) -> Commit:
         )
     manifest.expect(folder, KIND, LAYOUT)
     entries = tuple(SegmentEntry(**entry) for entry in commit["segments"])
-    return Commit(entries, commit["next"], commit["note"], commit["tuned"])
+    changes = commit.get("num_changes", 0)
+    return Commit(entries, commit["next"], commit["note"], commit["tuned"], changes)
 
 
 def commit_bytes(folder: Path) -> bytes | None:
@@ -81,6 +84,15 @@ def commit_bytes(folder: Path) -> bytes | None:
         return (folder / NAME).read_bytes()
     except OSError:
         return None
+
+
+def commit_stamp(folder: Path) -> tuple[int, int] | None:
+    """What changes whenever a commit is written: the number and time of its file."""
+    try:
+        status = (folder / NAME).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def note_digest(folder: Path) -> str:
@@ -92,7 +104,8 @@ def expect_index(folder: Path) -> None:
     """Refuse what is not a folder that holds an index."""
     if not durable.folder_exists(folder):
         raise InputError(
-            f"there is no index {folder}", hint="is the path right? tamis index builds one"
+            f"there is no index or sieve {folder}",
+            hint="is the path right? tamis index builds an index, tamis fit a sieve",
         )
     if not (folder / NAME).is_file():
         manifest.expect(folder, KIND, LAYOUT)

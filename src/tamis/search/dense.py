@@ -7,7 +7,7 @@ ranking depends neither on how many queries are searched at once nor on how many
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,9 +24,10 @@ from tamis.search.embeddings import (
     probe,
     same_encoder,
 )
-from tamis.search.index_spec import index_spec, open_encoder, open_index
+from tamis.search.index_spec import index_spec, open_encoder, open_index, open_where, where_spec
 from tamis.search.snapshot import Snapshot
-from tamis.types import Encoder, Queries, Run, Source, Spec
+from tamis.types import Condition, Encoder, Queries, Run, Source, Spec
+from tamis.types.conditions import as_conditions
 from tamis.types.pipeline import SPEC_VERSION
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ class DenseSource(Source):
     index: Index
     encoder: Encoder
     threads: int | None = None
+    conditions: tuple[Condition, ...] = ()
+    """What must hold for a document to be found."""
+
+    def where(self, *conditions: str | Condition) -> DenseSource:
+        """See `Source.where`."""
+        return replace(self, conditions=(*self.conditions, *as_conditions(conditions)))
 
     def search(self, queries: Queries, top: int) -> Run:
         """The best `top` documents of every query; a blank query finds nothing."""
@@ -65,7 +72,9 @@ class DenseSource(Source):
         ]
         hits = Hits.concatenate(
             [
-                search_embeddings(snapshot, *self._encoded(queries, batch), top, threads)
+                search_embeddings(
+                    snapshot, *self._encoded(queries, batch), top, threads, self.conditions
+                )
                 for batch in batches
             ]
         )
@@ -99,15 +108,18 @@ class DenseSource(Source):
             "index": index_spec(self.index),
             "encoder": spec_of("scorer", self.encoder),
             **embedding_spec(self.index),
+            **where_spec(self.conditions),
         }
 
 
 def open_source(values: Spec, opening: Opening) -> DenseSource:
     """See `registry.OPENERS`."""
-    check_keys("a dense source", values, {"index": dict, "encoder": dict, **EMBEDDING_KEYS})
+    keys = {"index": dict, "encoder": dict, **EMBEDDING_KEYS}
+    check_keys("a dense source", values, keys, {"where": list})
     index = open_index(values["index"], opening)
     check_embeddings(index, values)
-    return index.dense(open_encoder(values["encoder"], opening), opening.threads)
+    source = index.dense(open_encoder(values["encoder"], opening), opening.threads)
+    return source.where(*open_where(values))
 
 
 EMBEDDING_KEYS = {"model": str, "passages": dict}
@@ -174,3 +186,13 @@ def check_encoder(index: Index, encoder: Encoder) -> None:
             hint="search with that one, or encode again with the other: "
             "tamis update with --dense and --encode-again",
         )
+
+
+def truncated_by_encoder(index: Index) -> dict[str, int]:
+    """How many documents were longer than the encoder reads, and by how many tokens in all;
+    nothing where none was.
+    """
+    facts = [embeddings.facts for embeddings in index.snapshot.embeddings]
+    names = ("truncated_documents", "truncated_tokens")
+    counts = {name: sum(int(record[name]) for record in facts) for name in names}
+    return counts if counts["truncated_tokens"] else {}

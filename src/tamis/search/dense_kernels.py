@@ -33,13 +33,16 @@ class DenseQueries(NamedTuple):
 
 
 class DenseRows(NamedTuple):
-    """Rows of bytes, what is known of each, and which documents are gone (a byte each, or none)."""
+    """Rows of bytes, what is known of each, and which documents may be found."""
 
     codes: NDArray[np.int8]
     scale: Floats
     error: Floats
     document: Ints
-    deleted: NDArray[np.uint8]
+    included: NDArray[np.uint64]
+    """A bit per document, or none where all may be found: see `filters.Included`."""
+    listed: Ints
+    """The rows of documents that may be found, where many may not; else none."""
 
 
 class TopRows(NamedTuple):
@@ -54,18 +57,31 @@ class TopRows(NamedTuple):
 
 
 @jit
+def is_included(rows: DenseRows, row: Any) -> Any:
+    """Whether the document of a row may be found."""
+    if len(rows.included) == 0:
+        return True
+    document = np.int64(rows.document[row])
+    bit = rows.included[document >> 6] >> np.uint64(document & 63)
+    return (bit & np.uint64(1)) != np.uint64(0)
+
+
+@jit
 def scan(
     rows: DenseRows, queries: DenseQueries, top_rows: TopRows, start: int, end: int, k: int
 ) -> int:
     """Keep what may be among the best k documents of each query; the row at which it stopped.
 
-    That is `end`, or earlier where a query has more rows to keep than there is room for: they
-    must be scored before it goes on.
+    Where rows are listed, `start` and `end` are places in the list. It stops at `end`, or earlier
+    where a query has more rows to keep than there is room for: they must be scored before it goes
+    on.
     """
     size = rows.codes.shape[1]
     wide = np.empty(size, np.int16)
     room = top_rows.row.shape[1]
-    for r in range(start, end):
+    all_rows = len(rows.listed) == 0
+    for place in range(start, end):
+        r = place if all_rows else np.int64(rows.listed[place])
         for i in range(size):
             wide[i] = rows.codes[r, i]
         scale, error = np.float64(rows.scale[r]), np.float64(rows.error[r])
@@ -78,7 +94,7 @@ def scan(
             reach = queries.length[q] * error + queries.margin[q]
             if score + reach < top_rows.least[q]:
                 continue
-            if len(rows.deleted) and rows.deleted[rows.document[r]]:
+            if all_rows and not is_included(rows, r):
                 continue
             at = top_rows.counts[q]
             top_rows.row[q, at] = r
@@ -87,7 +103,7 @@ def scan(
             if at + 1 == room:
                 full |= drop(rows.document, top_rows, q, k)
         if full:
-            return r + 1
+            return place + 1
     for q in range(len(top_rows.counts)):
         drop(rows.document, top_rows, q, k)
     return end

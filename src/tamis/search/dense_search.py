@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.search.dense_kernels import DenseQueries, DenseRows, Floats, TopRows, prune_to_k, scan
 from tamis.search.embeddings import MAX_INT8, Embeddings, Rows
-from tamis.search.files import frozen, joined
+from tamis.search.files import joined
+from tamis.search.filters import Included
 from tamis.search.snapshot import Snapshot
 from tamis.search.term_counts import Ints, Longs
+from tamis.types._strings import frozen
+from tamis.types.conditions import Condition
 from tamis.types.order import sort_keys
 
 MAX_QUERIES_PER_SCAN = 64
 MAX_ROWS_KEPT_PER_SCAN = 1 << 22
 MIN_ROWS_KEPT_PER_QUERY = 1024
 MIN_ROWS_PER_THREAD = 1 << 14
+MIN_SHARE_TO_LIST_ROWS = 0.7
+"""Of documents that may not be found; where fewer may not, reading all rows in order is faster: a
+row out of order costs 70 to 80 ns, one in order 30 (benchmarks/filters.py)."""
+ALL_ROWS = frozen(np.empty(0, np.int32))
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 RELATIVE_ROUNDING = 1e-6
 """Above the rounding error of any score, relative to the lengths of its embeddings."""
 DENORMAL_ROUNDING = 1e-44
@@ -75,13 +84,15 @@ def search_embeddings(
     truncated_query_tokens: NDArray[np.int32],
     top: int,
     threads: int,
+    conditions: tuple[Condition, ...] = (),
 ) -> Hits:
     """The best `top` documents of queries given as embeddings."""
     k = max(1, min(top, snapshot.total("documents")))
     share = len(queries) if len(queries) <= MAX_QUERIES_PER_SCAN else -(-len(queries) // threads)
     size = max(1, min(MAX_QUERIES_PER_SCAN, MAX_ROWS_KEPT_PER_SCAN // (4 * k), share))
     batches = [slice(start, start + size) for start in range(0, len(queries), size)]
-    ranges = list(_row_ranges(snapshot, threads if len(batches) < threads else 1))
+    pieces = threads if len(batches) < threads else 1
+    ranges = list(_row_ranges(snapshot, snapshot.included(conditions), pieces))
 
     def search_batch(batch: slice) -> Hits:
         range_hits = [_search_range(row_range, queries[batch], k) for row_range in ranges]
@@ -90,26 +101,45 @@ def search_embeddings(
     def search_range(row_range: _RowRange) -> _RangeHits:
         return _search_range(row_range, queries, k)
 
+    if len(batches) == 1:
+        return _merge_hits(_map(search_range, ranges, threads), truncated_query_tokens, k)
+    return Hits.concatenate(_map(search_batch, batches, threads))
+
+
+def _map(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    """The results of a function, by several threads where that pays: starting one costs as much as
+    scanning thousands of rows.
+    """
+    if threads == 1 or len(items) < 2:
+        return list(map(function, items))
     with ThreadPoolExecutor(threads) as pool:
-        if len(batches) == 1:
-            return _merge_hits(list(pool.map(search_range, ranges)), truncated_query_tokens, k)
-        return Hits.concatenate(list(pool.map(search_batch, batches)))
+        return list(pool.map(function, items))
 
 
-def _row_ranges(snapshot: Snapshot, pieces: int) -> Iterator[_RowRange]:
+def _row_ranges(
+    snapshot: Snapshot, included: Sequence[Included], pieces: int
+) -> Iterator[_RowRange]:
     """The rows of all segments, each segment's in so many pieces that end with a document."""
-    triples = zip(snapshot.segments, snapshot.segment_embeddings, snapshot.numbers, strict=True)
-    for segment, embeddings, number in triples:
+    triples = zip(included, snapshot.segment_embeddings, snapshot.numbers, strict=True)
+    for may_be_found, embeddings, number in triples:
         if embeddings is None or not len(embeddings.document):
             continue
-        deleted = np.empty(0, np.uint8) if segment.deleted is None else segment.deleted.flags
-        codes, document = embeddings.codes(), embeddings.document
-        rows = DenseRows(codes, embeddings.scale, embeddings.error, document, frozen(deleted))
-        size = max(MIN_ROWS_PER_THREAD, -(-len(document) // pieces))
+        document, listed = embeddings.document, ALL_ROWS
+        if may_be_found.excluded > MIN_SHARE_TO_LIST_ROWS * len(number):
+            listed = frozen(embeddings.rows_of(may_be_found.bits))
+            if not len(listed):
+                continue
+        columns = embeddings.codes(), embeddings.scale, embeddings.error, document
+        rows = DenseRows(*columns, may_be_found.bits, listed)
+        count = len(listed) or len(document)
+        size = max(MIN_ROWS_PER_THREAD, -(-count // pieces))
         start = 0
-        while start < len(document):
-            last = document[min(start + size, len(document)) - 1]
-            end = int(np.searchsorted(document, last, side="right"))
+        while start < count:
+            last = min(start + size, count) - 1
+            end = np.searchsorted(
+                document, document[listed[last] if len(listed) else last], "right"
+            )
+            end = int(np.searchsorted(listed, end) if len(listed) else end)
             yield _RowRange(embeddings, rows, frozen(number), start, end)
             start = end
 

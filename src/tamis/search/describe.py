@@ -7,8 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tamis.collection.describe import Facts
+from tamis.collection.loss_notes import counted
 from tamis.search.dense import count_documents_without_embeddings
+from tamis.search.field_values import open_fields
+from tamis.search.filters import ID
 from tamis.search.index import Index
 
 
@@ -31,6 +36,8 @@ def describe_index(path: Path) -> Facts:
         "segments": len(segments),
         "size_mb": round(_size(path) / 1e6, 1),
     }
+    if fields := field_facts(index):
+        facts["fields"] = fields
     for name in ("bm25", "ql", "rm3"):
         if name in index.tuned:
             facts[f"tuned_{name}"] = dict(index.tuned[name]["parameters"])
@@ -43,6 +50,26 @@ def describe_index(path: Path) -> Facts:
     if not index.snapshot.embeddings or not missing:
         return Facts(facts)
     return Facts(facts, (f"{missing:,} documents have no embeddings: encode them with --dense",))
+
+
+def field_facts(index: Index) -> dict[str, str]:
+    """The fields, each with its type and how many documents have it."""
+    segments = index.snapshot.segments
+    if any(open_fields(segment.files) is None for segment in segments):
+        return {}
+    types = {name: kind for name, kind in index.snapshot.field_types.items() if name != ID}
+    counts = dict.fromkeys(types, 0)
+    for segment in segments:
+        live = segment.live()
+        for name in types.keys() & segment.columns.keys():
+            has_field = np.zeros(len(live), bool)
+            has_field[segment.columns[name].all_documents()] = True
+            counts[name] += int((live & has_field).sum())
+    return {
+        name: f"{kind}, {counted(counts[name], 'document')}"
+        for name, kind in types.items()
+        if counts[name]
+    }
 
 
 def _size(folder: Path) -> int:

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from tamis import durable
 from tamis.errors import DamagedError, InputError, command
-from tamis.search.files import ArraysReader, ArraysWriter, frozen
+from tamis.search.files import ArraysReader, ArraysWriter
 from tamis.search.term_counts import Ints
 from tamis.types import Encoder
+from tamis.types._strings import frozen
 
 Rows = NDArray[np.float32]
 COLUMNS = {
@@ -39,6 +40,7 @@ COLUMNS = {
 }
 MAX_INT8 = 127
 PROBES = ("a drum sieve sorts grain", "the quick brown fox jumps over the lazy dog " * 40)
+REMEMBERED_ROWS = 8
 PROBE_TOLERANCE = 1e-3
 """Largest difference between two probes of one encoder, relative to the embedding's length."""
 
@@ -85,7 +87,9 @@ def for_documents(encoder: Encoder | CountingEncoder) -> Any:
 
 def probe(encoder: Encoder | CountingEncoder) -> Rows:
     """The embeddings of `PROBES`, by which an encoder is recognised."""
-    rows = encode_with_truncation(for_documents(encoder), PROBES)[0]
+    rows: Rows | None = getattr(encoder, "probe_rows", None)
+    if rows is None:
+        rows = encode_with_truncation(for_documents(encoder), PROBES)[0]
     if not np.isfinite(rows).all():
         raise InputError(
             "the encoder returns embeddings with NaN or infinity",
@@ -133,6 +137,7 @@ class Embeddings:
         self.error: NDArray[np.float32] = array("error")
         self.probe: Rows = array("probe").reshape(-1, self.dimensions)
         self._codes, self._rows = self.files.lazy("int8"), self.files.lazy("float32")
+        self._rows_of: dict[int, tuple[NDArray[np.uint64], Ints]] = {}
 
     @property
     def model(self) -> EmbeddingModel:
@@ -159,6 +164,18 @@ class Embeddings:
         starts = needed.astype(np.int64) * self.dimensions
         self._rows.touch(starts, starts + self.dimensions)
         return frozen(self._rows.data.reshape(-1, self.dimensions))
+
+    def rows_of(self, documents: NDArray[np.uint64]) -> Ints:
+        """The rows of some documents, given as a bit per document; the last few are remembered."""
+        known = self._rows_of.get(id(documents))
+        if known is not None and known[0] is documents:
+            return known[1]
+        flags = np.unpackbits(documents.view(np.uint8), bitorder="little").view(bool)
+        rows = np.flatnonzero(flags[self.document]).astype(np.int32)
+        if len(self._rows_of) >= REMEMBERED_ROWS:
+            self._rows_of = {}  # other threads may still read the old one
+        self._rows_of[id(documents)] = documents, rows
+        return rows
 
     def column(self, name: str) -> NDArray[Any]:
         """A column as it is stored, verified: one number or one embedding per row."""

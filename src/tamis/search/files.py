@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tamis.durable import BLOCK, Checked, SumsWriter
 from tamis.errors import DamagedError
+from tamis.types._strings import frozen
 
 NOTE, CHECKSUMS = "note.json", "checksums.bin"
 
@@ -128,13 +129,6 @@ def _read(path: Path) -> bytes:
 
 def _damaged(path: Path, problem: str) -> DamagedError:
     return DamagedError(f"{path} {problem}", hint="build the index again")
-
-
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array, not to be written to: kernels are compiled for one kind of array only."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def joined(arrays: Iterable[NDArray[Any]], dtype: str) -> NDArray[Any]:

@@ -10,9 +10,13 @@ vectors-N/     the embeddings of a segment's documents, never changed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from tamis import durable, manifest
 from tamis.collection.objects import AnyDocuments, stream_documents
@@ -23,6 +27,7 @@ from tamis.search.commit import (
     LAYOUT,
     Commit,
     commit_bytes,
+    commit_stamp,
     expect_index,
     note_digest,
     read_commit,
@@ -39,26 +44,18 @@ from tamis.search.dense_encode import (
     without_embeddings,
 )
 from tamis.search.embeddings import EmbeddingModel
+from tamis.search.hits import Hit, lexical_score, make_hit, matching_passage
 from tamis.search.rankings import BM25, QueryLikelihood
 from tamis.search.segment_writer import append, delete_documents
-from tamis.search.snapshot import Snapshot
+from tamis.search.snapshot import Snapshot, open_segment
 from tamis.search.sources import IndexSource
 from tamis.text.analysis import Analyzer, analyzer
 from tamis.text.passages import Tokens
-from tamis.types import Document, Encoder, Ids, Queries, Query, Top
+from tamis.types import Document, Encoder, Ids, Queries, Query, Run, Top
+from tamis.types.conditions import Where, as_conditions
 
 Result = TypeVar("Result")
 DEFAULT_MEMORY = 1 << 30
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A document that was found, and its score."""
-
-    id: str
-    score: float
-    title: str
-    text: str
 
 
 class Index:
@@ -75,6 +72,7 @@ class Index:
     def __init__(self, path: Path, snapshot: Snapshot, analysis: Analyzer) -> None:
         """Use `Index.open` or `Index.build`."""
         self.path, self.snapshot, self.analyzer = path, snapshot, analysis
+        self._stamp: tuple[int, int] | None = None
 
     @classmethod
     def open(cls, path: Path | str, analyzer: Analyzer | None = None) -> Index:
@@ -117,16 +115,102 @@ class Index:
         with durable.locked(self.path):
             commit = self._begin()
             added = stream_documents(documents, number=False)
-            self._end(append(self.path, commit, added, self.analyzer, memory))
+            new = append(self.path, commit, added, self.analyzer, memory)
+            entries = [entry for entry in new.segments if entry.folder not in _folders(commit)]
+            count = sum(open_segment(self.path, entry).size for entry in entries)
+            self._end(replace(new, num_changes=commit.num_changes + count))
+
+    def update(
+        self,
+        documents: AnyDocuments,
+        *,
+        delete_missing: bool = True,
+        delete: Iterable[str] = (),
+        keep: AbstractSet[str] = frozenset(),
+        max_deleted: float = 1.0,
+        encoder: Encoder | None = None,
+        memory: int = DEFAULT_MEMORY,
+    ) -> Changes:
+        """Make the index hold these documents: new ones are added, changed ones replaced, and
+        those that are not among them deleted if `delete_missing`; `delete` names others to delete.
+        `keep` are ids that stay although they are missing, such as those of files that cannot be
+        read just now. It is refused where more than the share `max_deleted` would be missing.
+
+        One step: killed, the index is what it was. What did not change is not written, and
+        not encoded, again. Where the index has embeddings, `encoder` must be what made them.
+
+        >>> from tempfile import mkdtemp
+        >>> index = Index.build({"a": "a drum", "b": "a net"}, Path(mkdtemp()) / "index")
+        >>> index.update({"b": "a net", "c": "a sieve"})
+        Changes(added=1, replaced=0, deleted=1, unchanged=1)
+        """
+        check_memory(memory)
+        with durable.locked(self.path):
+            commit = self._begin()
+            difference = _Difference(self.snapshot)
+            changed = difference.changed(stream_documents(documents, number=False))
+            new = append(self.path, commit, changed, self.analyzer, memory)
+            gone = Ids.of({*delete} & {*self.snapshot.live_ids()})
+            if delete_missing:
+                missing = difference.missing(keep)
+                _check_missing(len(missing), self.num_documents, max_deleted)
+                gone = gone.union(missing)
+            new = delete_documents(self.path, new, gone)
+            changes = replace(difference.changes, deleted=len(gone))
+            new = replace(new, num_changes=commit.num_changes + changes.total)
+            if self.snapshot.embeddings and changes.total:
+                new = self._encode_new(new, encoder)
+            if changes.total:
+                self._end(new)
+                remove_work(self.path)
+        return changes
+
+    def _encode_new(self, commit: Commit, encoder: Encoder | None) -> Commit:
+        """The commit with the embeddings of its new segments."""
+        if encoder is None:
+            raise InputError(
+                f"{self.path} has embeddings, and nothing to encode new documents with",
+                hint="hand in the encoder that made them: encoder=…",
+            )
+        segments = [open_segment(self.path, entry) for entry in commit.segments]
+        model = self.snapshot.embeddings[0].model
+        job = make_job(encoder, model, None, None, self.snapshot.embeddings)
+        return encode_missing(self.path, commit, segments, job)
+
+    @property
+    def num_changes(self) -> int:
+        """How many documents were added, replaced or deleted since the index was built."""
+        return self.snapshot.commit.num_changes
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no commit was written since `refresh` looked last."""
+        return self._stamp is not None and commit_stamp(self.path) == self._stamp
+
+    def refresh(self) -> bool:
+        """Take up what another process has changed; whether there was something.
+
+        Cheap where there is nothing: one look at the time of a file.
+        """
+        stamp = commit_stamp(self.path)
+        if self.is_current:
+            return False
+        changed = read_commit(self.path) != self.snapshot.commit
+        if changed:
+            self.snapshot = _open_snapshot(self.path)
+        self._stamp = stamp
+        return changed
 
     def delete(self, ids: Iterable[str]) -> int:
         """Delete documents by id; how many of the ids were there."""
-        doc_ids, before = Ids.of(ids), 0
+        doc_ids = Ids.of(ids)
         with durable.locked(self.path):
             commit = self._begin()
             before = self.num_documents
-            self._end(delete_documents(self.path, commit, doc_ids))
-        return before - self.num_documents
+            new = delete_documents(self.path, commit, doc_ids)
+            count = before - Snapshot(self.path, new).total("documents")
+            self._end(replace(new, num_changes=commit.num_changes + count))
+        return count
 
     def merge(self, memory: int = DEFAULT_MEMORY) -> None:
         """Write what is left of all segments as few new ones: as if built anew."""
@@ -183,8 +267,11 @@ class Index:
         self.snapshot = Snapshot(self.path, commit)
         remove_unnamed(self.path, commit)
 
-    def search(self, words: str, top: int = 10) -> list[Hit]:
+    def search(self, words: str, top: int = 10, where: Where = ()) -> list[Hit]:
         """The best documents for some words, by the ranking tuned last, else by BM25.
+
+        The passage of a hit is the one with the most of the words.
+        `where` are conditions on fields that all must hold, such as `author=ada`.
 
         >>> from tempfile import mkdtemp
         >>> index = Index.build(["a drum sieve", "a net"], Path(mkdtemp()) / "index")
@@ -196,8 +283,24 @@ class Index:
                 f"words to search for are a string, not of type {type(words).__name__}",
                 hint="search many queries into a run: index.bm25()(queries)",
             )
-        run = default_source(self).search(Queries.of([Query("words", words)]), Top(top).k)
-        return [_hit(self.document(name), score) for name, score in run["words"]]
+        source = default_source(self).where(*as_conditions(where))
+        run = source.search(Queries.of([Query("words", words)]), Top(top).k)
+        return self.hits(run, lexical_score(run.score))
+
+    def hits(self, run: Run, scores: ArrayLike) -> list[Hit]:
+        """The hits of a run of one query, whose rows have these `scores` from 0 to 1."""
+        terms = self.analyzer.terms((run.queries.texts or ("",))[0])
+        hits: list[Hit] = []
+        rows = zip(run[run.queries.ids[0]], np.asarray(scores).tolist(), strict=True)
+        snapshot = self.snapshot
+        for (name, raw_score), score in rows:
+            document = snapshot.find(name)
+            if document is None:  # deleted since it was found
+                continue
+            passage = matching_passage(document, terms, self.analyzer)
+            rank = len(hits) + 1
+            hits.append(make_hit(document, passage, rank=rank, score=score, raw_score=raw_score))
+        return hits
 
     def bm25(self, k1: float = 0.9, b: float = 0.4, threads: int | None = None) -> IndexSource:
         """The index searched by BM25."""
@@ -287,8 +390,66 @@ class Index:
         return f"<Index {self.path}: {self.num_documents:,} documents in {segments} segments>"
 
 
-def _hit(document: Document, score: float) -> Hit:
-    return Hit(document.id, float(score), document.title, document.text)
+@dataclass(frozen=True)
+class Changes:
+    """What an update did to how many documents."""
+
+    added: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many documents are not as they were."""
+        return self.added + self.replaced + self.deleted
+
+
+class _Difference:
+    """How a collection differs from an index, found while it is gone through once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.changes = Changes()
+        self._snapshot = snapshot
+        self._seen: set[str] = set()
+
+    def changed(self, documents: Iterable[Document]) -> Iterator[Document]:
+        """The documents that the index has not, or has otherwise."""
+        added = replaced = unchanged = 0
+        for document in documents:
+            if document.id in self._seen:
+                raise InputError(
+                    f"document id {document.id!r} occurs twice",
+                    hint="give every document its own id",
+                )
+            self._seen.add(document.id)
+            indexed = self._snapshot.find(document.id)
+            if indexed == document:
+                unchanged += 1
+            else:
+                added, replaced = added + (indexed is None), replaced + (indexed is not None)
+                yield document
+            self.changes = Changes(added, replaced, 0, unchanged)
+        self.changes = Changes(added, replaced, 0, unchanged)
+
+    def missing(self, keep: AbstractSet[str]) -> Ids:
+        """The documents of the index that did not come, but for those to `keep`."""
+        present = self._seen | keep
+        return Ids.of(name for name in self._snapshot.live_ids() if name not in present)
+
+
+def _check_missing(missing: int, documents: int, max_deleted: float) -> None:
+    if missing and missing > max_deleted * documents:
+        raise InputError(
+            f"{missing:,} of {documents:,} documents are not in the collection and would be "
+            "deleted; nothing was changed",
+            hint="is it the right collection? delete them: --sync; only add to the others: "
+            "--no-sync",
+        )
+
+
+def _folders(commit: Commit) -> set[str]:
+    return {entry.folder for entry in commit.segments}
 
 
 def verify(path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 from tamis.errors import InputError
 from tamis.registry import NUMBER, Opening, absolute, check_choice, check_keys
 from tamis.search.rankings import BM25, QueryLikelihood, Ranking
-from tamis.types import Encoder, Spec
+from tamis.types import Condition, Encoder, Spec
+from tamis.types.conditions import as_conditions
 
 if TYPE_CHECKING:
     from tamis.search.index import Index
@@ -57,6 +58,18 @@ def open_ranking(what: str, values: Spec) -> tuple[Ranking, Spec]:
     check_keys(f"the ranking {name}", parameters, types)
     other = {key: values[key] for key in values if key not in ("ranking", *types)}
     return BM25(**parameters) if name == "bm25" else QueryLikelihood(**parameters), other
+
+
+def where_spec(conditions: tuple[Condition, ...]) -> Spec:
+    """Conditions as they stand in a spec, where there are any."""
+    return {"where": [str(condition) for condition in conditions]} if conditions else {}
+
+
+def open_where(values: Spec) -> tuple[Condition, ...]:
+    """The conditions that stand in a spec."""
+    for condition in values.get("where", []):
+        check_keys("a filter", {"where": condition}, {"where": str})
+    return as_conditions(values.get("where", []))
 
 
 def open_encoder(spec: Spec, opening: Opening) -> Encoder:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis._jit import jit
+from tamis._jit import jit, jit_helper
 from tamis.search.score_tables import Batch, PairScores, Sums, Workspace, prepare, workspace
 from tamis.search.segments import Postings
 from tamis.search.term_counts import DOCUMENTS_PER_WINDOW, Ints, Longs
@@ -34,7 +34,7 @@ LOOKUP_COST = 20
 """Of looking a document up in a term's postings, in postings added."""
 
 
-@jit
+@jit_helper
 def add_postings(
     postings: NDArray[np.uint32], start: Number, end: Number, table: Ints, sums: Sums
 ) -> None:
@@ -44,7 +44,7 @@ def add_postings(
         sums[posting >> np.uint32(16)] += table[posting & np.uint32(0xFFFF)]
 
 
-@jit
+@jit_helper
 def split(starts: Longs, ends: Longs, tops: Longs, present: Number, threshold: Number) -> Any:
     """How many terms cannot reach the threshold together, and how many of these to look up."""
     light, bound, light_size, heavy_size = 0, np.int64(0), 0, 0
@@ -59,7 +59,7 @@ def split(starts: Longs, ends: Longs, tops: Longs, present: Number, threshold: N
     return light, 0
 
 
-@jit
+@jit_helper
 def search_window(
     segment: Postings,
     base: Number,
@@ -112,7 +112,7 @@ def search_window(
     return collect_candidates_by_scan(segment, base, size, scale, terms, k, work, count, threshold)
 
 
-@jit
+@jit_helper
 def search_query(
     segment: Postings,
     batch: Batch,
@@ -135,7 +135,7 @@ def search_query(
     scale, documents = batch.scales[query], len(segment.number)
     enough = len(work.keys) - 64
     for base in range(0, documents, DOCUMENTS_PER_WINDOW):
-        present = 0
+        present = np.int64(0)  # not a literal, for which all below would be compiled, too
         for t in range(terms):
             chunk = cursor[t]
             if (

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis._jit import jit, jit_with
+from tamis._jit import jit_helper, jit_with
 from tamis.search.segments import Postings
 from tamis.search.term_counts import DOCUMENTS_PER_WINDOW, Ints, Longs
 from tamis.search.topk import BUCKETS, Keys, Number
@@ -87,7 +87,7 @@ def fill_table(
             table[i] = units if units > 1 else np.int32(1)
 
 
-@jit
+@jit_helper
 def best_of_term(
     segment: Postings, term: Number, table: Ints, k: Number, threshold: Number, histogram: Ints
 ) -> Any:
@@ -120,13 +120,13 @@ def best_of_term(
     return top, np.int32(bucket << shift if reached >= k else 0)
 
 
-@jit
+@jit_helper
 def just_below(score: Number) -> Number:
     """A sum that no document has whose float32 score is that of `score`."""
     return max(score - (score >> 23) - 1, 1)
 
 
-@jit
+@jit_helper
 def prepare(
     segment: Postings,
     batch: Batch,
@@ -155,7 +155,7 @@ def prepare(
             work.frequency_scores,
             table,
         )
-        rank = k + segment.deletions
+        rank = k + segment.excluded
         top, reached = best_of_term(segment, term, table, rank, threshold, work.histogram)
         if reached > 0:
             threshold = max(threshold, np.int32(just_below(reached)))
@@ -168,7 +168,7 @@ def prepare(
     return present, threshold
 
 
-@jit
+@jit_helper
 def workspace(batch: Batch, pairs: PairScores, pair_count: Number, k: Number) -> Any:
     """Memory for the queries of a batch."""
     most = 1

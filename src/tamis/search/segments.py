@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.collection.store import DocumentStore, verify_store
-from tamis.search.files import ArraysReader, frozen
+from tamis.errors import InputError, command
+from tamis.search.field_values import FieldColumn, open_fields
+from tamis.search.files import ArraysReader
+from tamis.search.filters import ID, Included
 from tamis.search.term_counts import Codes, Ints, Longs
 from tamis.types import Ids
+from tamis.types._strings import frozen
 
 
 class Postings(NamedTuple):
@@ -26,9 +32,10 @@ class Postings(NamedTuple):
     pairs_count: Ints
     number: Ints
     """Of each document: its number among all ids of the index."""
-    deleted: NDArray[np.uint8]
-    """A byte a document, or none where no document was deleted."""
-    deletions: int
+    included: NDArray[np.uint64]
+    """A bit per document that may be found, or none where all may: see `filters.Included`."""
+    excluded: int
+    """How many documents may not be found: deleted ones, and those that a filter leaves out."""
 
 
 class Deleted:
@@ -111,12 +118,24 @@ class Segment:
         return np.asarray(self.deleted.flags == 0)
 
     def postings(self, number: Ints) -> Postings:
-        """What the kernels read; `number` gives each document its number in the whole index."""
-        flags = np.empty(0, np.uint8) if self.deleted is None else self.deleted.flags
+        """What the kernels read of all documents; `number` gives each its number in the index."""
+        everything = Included(frozen(np.empty(0, np.uint64)), 0)
         return Postings(
-            self._postings.data, self._term_chunks, *self._rest, frozen(number), frozen(flags),
-            0 if self.deleted is None else int(self.deleted.files.note["documents"]),
-        )  # fmt: skip
+            self._postings.data, self._term_chunks, *self._rest, frozen(number), *everything
+        )
+
+    @cached_property
+    def columns(self) -> Mapping[str, FieldColumn]:
+        """The fields of the documents by name, and their ids under `id`."""
+        fields = open_fields(self.files)
+        if fields is None:
+            raise InputError(
+                f"{self.folder} was written before indexes had fields",
+                hint=f"write it again: {command('update', self.folder.parent, '--merge')}",
+            )
+        starts = np.arange(self.size + 1, dtype=np.int64)
+        ids = FieldColumn("text", {"text": 1}, self.ids, "", starts, self.store.rows)
+        return {**fields, ID: ids}
 
     def touch(self, terms: Ints) -> None:
         """Verify the postings of these terms (-1 for none)."""

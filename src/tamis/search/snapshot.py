@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,19 @@ from numpy.typing import NDArray
 from tamis.errors import DamagedError
 from tamis.search.commit import Commit, SegmentEntry
 from tamis.search.embeddings import Embeddings, open_embeddings
+from tamis.search.field_values import FieldType
 from tamis.search.files import joined
+from tamis.search.filters import Included, field_types, pack_flags, segment_flags
 from tamis.search.rankings import Ranking, Statistics
 from tamis.search.score_tables import PairScores
 from tamis.search.segments import Postings, Segment
 from tamis.search.term_counts import Ints, Longs
 from tamis.types import Document, Ids
+from tamis.types.conditions import Condition
 
 REMEMBERED_RANKINGS = 64
+REMEMBERED_TERMS = 1_000_000
+REMEMBERED_FILTERS = 64
 
 
 class Lexicon:
@@ -51,16 +57,19 @@ class Lexicon:
 
     def numbers(self, terms: list[str]) -> list[int]:
         """The number of each term, -1 for a term that no document has."""
-        new = [term for term in dict.fromkeys(terms) if term not in self._known]
+        known = self._known  # other threads may put another in its place
+        new = [term for term in dict.fromkeys(terms) if term not in known]
         if new:
             spelled = [term.encode(errors="replace").decode() for term in new]
             numbers = self.terms.numbers(spelled).tolist()
             documents_of = self.documents_of
-            self._known.update(
+            known.update(
                 (term, number if number >= 0 and documents_of[number] > 0 else -1)
                 for term, number in zip(new, numbers, strict=True)
             )
-        return [self._known[term] for term in terms]
+            if len(known) > REMEMBERED_TERMS:
+                self._known = {}
+        return [known[term] for term in terms]
 
     def in_segment(self, segment: int, terms: Ints) -> Ints:
         """The numbers that these terms have in a segment, -1 where it lacks one."""
@@ -94,6 +103,8 @@ class Snapshot:
         except DamagedError as error:
             self.damage = error
         self._pair_scores: dict[Ranking, list[PairScores]] = {}
+        self._filters: dict[tuple[Condition, ...], list[Included]] = {}
+        self._filters_lock = Lock()
 
     @property
     def segment_embeddings(self) -> list[Embeddings | None]:
@@ -134,11 +145,45 @@ class Snapshot:
         return [segment.ids.positions_in(self.ids)[segment.number] for segment in self.segments]
 
     @cached_property
-    def postings(self) -> list[Postings]:
-        """For each segment what the kernels read."""
+    def _postings(self) -> list[Postings]:
+        """For each segment what the kernels read, and no document left out."""
         return [
             segment.postings(number)
             for segment, number in zip(self.segments, self.numbers, strict=True)
+        ]
+
+    @cached_property
+    def field_types(self) -> dict[str, FieldType]:
+        """The fields of the documents, `id` for their ids, and the type of each."""
+        return field_types([segment.columns for segment in self.segments])
+
+    def included(self, conditions: tuple[Condition, ...]) -> list[Included]:
+        """For each segment which documents may be found: live ones for which all conditions hold.
+
+        What was worked out last is remembered.
+        """
+        with self._filters_lock:
+            if conditions in self._filters:
+                return self._filters[conditions]
+        flags = [segment.live() for segment in self.segments]
+        if conditions:
+            flags = [
+                segment_flags(conditions, segment.columns, self.field_types, live)
+                for segment, live in zip(self.segments, flags, strict=True)
+            ]
+        included = [pack_flags(segment) for segment in flags]
+        with self._filters_lock:
+            if len(self._filters) >= REMEMBERED_FILTERS:
+                self._filters.pop(next(iter(self._filters)))
+            self._filters[conditions] = included
+        return included
+
+    def postings(self, conditions: tuple[Condition, ...] = ()) -> list[Postings]:
+        """For each segment what the kernels read."""
+        pairs = zip(self._postings, self.included(conditions), strict=True)
+        return [
+            postings._replace(included=included.bits, excluded=included.excluded)
+            for postings, included in pairs
         ]
 
     @cached_property
@@ -153,14 +198,15 @@ class Snapshot:
 
     def pair_scores(self, ranking: Ranking) -> list[PairScores]:
         """For each segment what a ranking makes of its pairs."""
-        if ranking not in self._pair_scores:
+        scores = self._pair_scores.get(ranking)
+        if scores is None:
             if len(self._pair_scores) >= REMEMBERED_RANKINGS:
-                self._pair_scores.clear()
-            self._pair_scores[ranking] = [
+                self._pair_scores = {}  # other threads may still read the old one
+            scores = self._pair_scores[ranking] = [
                 ranking.pair_scores(segment.pair_frequency, segment.pair_length, self.statistics)
                 for segment in self.segments
             ]
-        return self._pair_scores[ranking]
+        return scores
 
     def term_vectors(self, numbers: NDArray[np.integer[Any]]) -> tuple[Longs, Ints, Ints]:
         """Term vectors of these documents: where each begins, its terms, how often each occurs."""
@@ -196,6 +242,18 @@ class Snapshot:
         if segment < 0:
             raise KeyError(doc_id)
         return self.segments[segment].store[doc_id]
+
+    def find(self, doc_id: str) -> Document | None:
+        """A document by its id; None where there is none."""
+        return self.document(doc_id) if doc_id in self.ids and self.is_live(doc_id) else None
+
+    def is_live(self, doc_id: str) -> bool:
+        """Whether a document that was there once is still there."""
+        return bool(self.places[0][self.ids.number(doc_id)] >= 0)
+
+    def live_ids(self) -> list[str]:
+        """The ids of all documents that are not deleted."""
+        return self.ids.take(np.flatnonzero(self.places[0] >= 0))
 
     def documents(self) -> Iterator[Document]:
         """All documents, in the order they came."""

@@ -12,7 +12,13 @@ import numpy as np
 from tamis.cores import usable_cores
 from tamis.errors import InputError
 from tamis.registry import NUMBER, Opening, check_keys
-from tamis.search.index_spec import index_spec, open_index, open_ranking
+from tamis.search.index_spec import (
+    index_spec,
+    open_index,
+    open_ranking,
+    open_where,
+    where_spec,
+)
 from tamis.search.lengths import length_byte
 from tamis.search.rankings import Floats, Ranking
 from tamis.search.rm3 import RM3, expand
@@ -20,7 +26,8 @@ from tamis.search.score_tables import fill_table
 from tamis.search.snapshot import Snapshot
 from tamis.search.term_counts import Ints, Longs
 from tamis.search.term_search import TermQueries, as_run, search_terms, term_queries
-from tamis.types import Queries, Run, Source, Spec
+from tamis.types import Condition, Queries, Run, Source, Spec
+from tamis.types.conditions import as_conditions
 from tamis.types.pipeline import SPEC_VERSION
 
 if TYPE_CHECKING:
@@ -35,6 +42,22 @@ class IndexSource(Source):
     ranking: Ranking
     feedback: RM3 | None = None
     threads: int | None = None
+    conditions: tuple[Condition, ...] = ()
+    """What must hold for a document to be found."""
+
+    def where(self, *conditions: str | Condition) -> IndexSource:
+        """See `Source.where`; what RM3 learns from is filtered too.
+
+        >>> from tempfile import mkdtemp
+        >>> from tamis import Document, Index, Query
+        >>> texts = {"ada": "a drum sieve", "bob": "a fine sieve"}
+        >>> documents = [Document(n, text, fields={"author": n}) for n, text in texts.items()]
+        >>> index = Index.build(documents, mkdtemp() + "/index")
+        >>> filtered = index.bm25().where("author=bob")
+        >>> filtered.search(Queries.of([Query("q", "drum sieve")]), 10)["q"].ids
+        ['bob']
+        """
+        return replace(self, conditions=(*self.conditions, *as_conditions(conditions)))
 
     def rm3(self, terms: int = 10, documents: int = 10, weight: float = 0.5) -> IndexSource:
         """The same ranking with RM3 on top of it."""
@@ -64,11 +87,11 @@ class IndexSource(Source):
     def _columns(
         self, snapshot: Snapshot, queries: TermQueries, top: int
     ) -> tuple[Longs, Ints, Floats]:
-        threads = self.threads or usable_cores()
+        how = self.threads or usable_cores(), self.conditions
         if self.feedback is not None:
-            first = search_terms(snapshot, queries, self.ranking, self.feedback.documents, threads)
+            first = search_terms(snapshot, queries, self.ranking, self.feedback.documents, *how)
             queries = expand(snapshot, queries, self.feedback, first)
-        return search_terms(snapshot, queries, self.ranking, top, threads)
+        return search_terms(snapshot, queries, self.ranking, top, *how)
 
     def score_text(self, query: str, text: str) -> float:
         """The score of any text under the collection's statistics (without RM3)."""
@@ -104,15 +127,17 @@ class IndexSource(Source):
             "index": index_spec(self.index),
             **self.ranking.spec(),
             **feedback,
+            **where_spec(self.conditions),
         }
 
 
 def open_source(values: Spec, opening: Opening) -> IndexSource:
     """See `registry.OPENERS`."""
     ranking, other = open_ranking("an index source", values)
-    check_keys("an index source", other, {"index": dict}, {"rm3": dict})
+    check_keys("an index source", other, {"index": dict}, {"rm3": dict, "where": list})
     feedback = None
     if "rm3" in other:
         check_keys("rm3", other["rm3"], {"terms": int, "documents": int, "weight": NUMBER})
         feedback = RM3(**other["rm3"])
-    return IndexSource(open_index(other["index"], opening), ranking, feedback, opening.threads)
+    index, conditions = open_index(other["index"], opening), open_where(other)
+    return IndexSource(index, ranking, feedback, opening.threads, conditions)

@@ -14,10 +14,12 @@ from tamis.errors import InputError
 from tamis.search.kernels import search_batch
 from tamis.search.rankings import Doubles, Floats, Ranking, TermScores
 from tamis.search.score_tables import Batch
+from tamis.search.segments import Postings
 from tamis.search.snapshot import Snapshot
 from tamis.search.term_counts import Ints, Longs
 from tamis.search.topk import Keys
 from tamis.types import Queries, Run
+from tamis.types.conditions import Condition
 
 MAX_QUERIES_PER_CALL = 128
 MAX_HITS_PER_CALL = 1 << 20
@@ -77,7 +79,12 @@ def _check_weights(terms: list[str], weights: Doubles) -> None:
 
 
 def search_terms(
-    snapshot: Snapshot, queries: TermQueries, ranking: Ranking, top: int, threads: int
+    snapshot: Snapshot,
+    queries: TermQueries,
+    ranking: Ranking,
+    top: int,
+    threads: int,
+    conditions: tuple[Condition, ...] = (),
 ) -> tuple[Longs, Ints, Floats]:
     """The best `top` documents of every query: offsets, document numbers and scores."""
     if top < 1:
@@ -90,9 +97,11 @@ def search_terms(
     for n, segment in enumerate(snapshot.segments):
         segment.touch(np.unique(snapshot.lexicon.in_segment(n, queries.terms)))
     snapshot.pair_scores(ranking)
+    postings = snapshot.postings(conditions)
 
     def search(bounds: tuple[int, int]) -> tuple[Longs, Ints, Floats]:
-        return unpack(*_search_range(snapshot, queries.select_range(*bounds), ranking, k))
+        selected = queries.select_range(*bounds)
+        return unpack(*_search_range(snapshot, postings, selected, ranking, k))
 
     if threads > 1 and len(ranges) > 1:
         with ThreadPoolExecutor(threads) as pool:
@@ -119,7 +128,7 @@ def _check_sizes(snapshot: Snapshot, queries: TermQueries) -> None:
 
 
 def _search_range(
-    snapshot: Snapshot, queries: TermQueries, ranking: Ranking, k: int
+    snapshot: Snapshot, postings: list[Postings], queries: TermQueries, ranking: Ranking, k: int
 ) -> tuple[Keys, Longs]:
     """The best keys of some queries, one row per query, and how many each has."""
     lexicon = snapshot.lexicon
@@ -137,7 +146,7 @@ def _search_range(
         batch = Batch(queries.offsets, terms, scores.weights, scores.priors, scales)
         pairs = snapshot.pair_scores(ranking)[n]
         pair_count = len(segment.pair_frequency)
-        search_batch(snapshot.postings[n], batch, pairs, pair_count, k, best, counts)
+        search_batch(postings[n], batch, pairs, pair_count, k, best, counts)
     return best, counts
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis._jit import jit
+from tamis._jit import jit, jit_helper
 from tamis.search.score_tables import Sums, Workspace, just_below
 from tamis.search.segments import Postings
 from tamis.search.term_counts import Longs
@@ -21,7 +21,7 @@ FRACTION = 52
 """Bits of a float64 below its exponent."""
 
 
-@jit
+@jit_helper
 def key_of(score: Number, unit: Number, terms: Number, number: Number) -> Any:
     """The key of a document: its float32 score above its number.
 
@@ -40,24 +40,21 @@ def threshold_of(key: Any, scale: Number) -> Any:
     return np.int32(just_below(np.int64(np.float64(value) * scale)))
 
 
-@jit
+@jit_helper
 def finish(
     segment: Postings, terms: Number, scale: Number, work: Workspace, count: Number
 ) -> Number:
-    """Turn candidates, sums above places, into keys; deleted documents are left out."""
-    keys, number, deleted = work.keys, segment.number, segment.deleted
-    unit, num_finished = 1.0 / scale, work.finished[0]
-    for i in range(num_finished, count):
+    """Turn candidates, sums above places, into keys."""
+    keys, number, unit = work.keys, segment.number, 1.0 / scale
+    for i in range(work.finished[0], count):
         document = np.int64(keys[i] & np.uint64(0xFFFFFFFF))
-        if segment.deletions == 0 or deleted[document] == 0:
-            score = np.int64(keys[i] >> np.uint64(32))
-            keys[num_finished] = key_of(score, unit, terms, number[document])
-            num_finished += 1
-    work.finished[0] = num_finished
-    return num_finished
+        score = np.int64(keys[i] >> np.uint64(32))
+        keys[i] = key_of(score, unit, terms, number[document])
+    work.finished[0] = count
+    return count
 
 
-@jit
+@jit_helper
 def prune_to_k(
     segment: Postings,
     terms: Number,
@@ -79,7 +76,7 @@ def prune_to_k(
     return count, np.int32(threshold)
 
 
-@jit
+@jit_helper
 def reached_in_block(sums: Sums, block: Number, threshold: Any) -> Any:
     """Of 64 sums a bit each: whether it reaches the threshold.
 
@@ -91,16 +88,34 @@ def reached_in_block(sums: Sums, block: Number, threshold: Any) -> Any:
     return bits
 
 
-@jit
-def clear_to_reached(sums: Sums, start: Number, size: Number, threshold: Any) -> Number:
+@jit_helper
+def is_included(segment: Postings, document: Number) -> Any:
+    """Whether a document may be found."""
+    if segment.excluded == 0:
+        return True
+    bit = np.uint64(document & 63)
+    return (segment.included[document >> 6] >> bit) & np.uint64(1) != np.uint64(0)
+
+
+@jit_helper
+def included_in_block(segment: Postings, document: Number) -> Any:
+    """Of 64 documents a bit each: whether it may be found."""
+    return ~np.uint64(0) if segment.excluded == 0 else segment.included[document >> 6]
+
+
+@jit_helper
+def clear_to_reached(
+    segment: Postings, base: Number, sums: Sums, start: Number, size: Number, threshold: Any
+) -> Number:
     """The first block of 64 sums from `start` on in which one reaches the threshold.
 
-    Blocks that are passed are cleared.
+    Blocks that are passed are cleared, and those in which no document may be found.
     """
     for block in range(start, size, 64):
         reached = np.int32(0)
-        for i in range(64):
-            reached |= np.int32(sums[np.uint64(block + i)] >= threshold)
+        if included_in_block(segment, base + block):
+            for i in range(64):
+                reached |= np.int32(sums[np.uint64(block + i)] >= threshold)
         if reached:
             return block
         for i in range(64):
@@ -108,7 +123,7 @@ def clear_to_reached(sums: Sums, start: Number, size: Number, threshold: Any) ->
     return size
 
 
-@jit
+@jit_helper
 def collect_candidates_by_scan(
     segment: Postings,
     base: Number,
@@ -122,11 +137,11 @@ def collect_candidates_by_scan(
 ) -> Any:
     """Offer every document whose sum reaches the threshold, and clear the sums."""
     sums, keys = work.sums, work.keys
-    block = clear_to_reached(sums, 0, size, threshold)
+    block = clear_to_reached(segment, base, sums, np.int64(0), size, threshold)
     while block < size:
         if count + 64 > len(keys):
             count, threshold = prune_to_k(segment, terms, scale, k, work, count, threshold)
-        bits = reached_in_block(sums, block, threshold)
+        bits = reached_in_block(sums, block, threshold) & included_in_block(segment, base + block)
         while bits:
             lowest = bits & (~bits + np.uint64(1))
             exponent = np.float64(lowest).view(np.uint64) >> np.uint64(FRACTION)
@@ -136,11 +151,11 @@ def collect_candidates_by_scan(
             bits ^= lowest
         for i in range(64):
             sums[np.uint64(block + i)] = 0
-        block = clear_to_reached(sums, block + 64, size, threshold)
+        block = clear_to_reached(segment, base, sums, block + 64, size, threshold)
     return count, threshold
 
 
-@jit
+@jit_helper
 def collect_candidates_from_postings(
     segment: Postings,
     base: Number,
@@ -158,7 +173,7 @@ def collect_candidates_from_postings(
     for i in range(start, end):
         place = np.int64(postings[i] >> np.uint32(16))
         score = sums[place]
-        if score >= threshold:
+        if score >= threshold and is_included(segment, base + place):
             if count == len(keys):
                 count, threshold = prune_to_k(segment, terms, scale, k, work, count, threshold)
             keys[count] = np.uint64(score) << np.uint64(32) | np.uint64(base + place)
@@ -167,7 +182,7 @@ def collect_candidates_from_postings(
     return count, threshold
 
 
-@jit
+@jit_helper
 def find_posting(postings: NDArray[np.uint32], start: Number, end: Number, place: Number) -> Number:
     """Where the first posting at or after a place is: leaping ahead, then halving."""
     step = 8
@@ -186,7 +201,7 @@ def find_posting(postings: NDArray[np.uint32], start: Number, end: Number, place
     return low
 
 
-@jit
+@jit_helper
 def collect_candidates_with_lookups(
     segment: Postings,
     base: Number,
@@ -213,7 +228,7 @@ def collect_candidates_with_lookups(
         place = np.int64(postings[i] >> np.uint32(16))
         score, reachable = np.int64(sums[place]), bound
         sums[place] = 0
-        if score == 0:
+        if score == 0 or not is_included(segment, base + place):
             continue
         for t in range(light - 1, -1, -1):
             if score + reachable < threshold:

@@ -186,7 +186,9 @@ def find_words(
             if start >= end:
                 break
             if length == 0:
-                at = longest_match(data, start, start, end, START, classes, steps, accepts)
+                at = longest_match(
+                    data, start, start, end, np.int64(START), classes, steps, accepts
+                )
                 if at == start:
                     at += code_point(data, at, end)[1]
                     continue

@@ -24,7 +24,11 @@ from tamis.scorers._dropout import NO_DROPOUT, Dropout, generator_of
 from tamis.scorers.bi_encoder import BiEncoder, TorchBiEncoder, pool_tokens
 from tamis.scorers.cross_encoder import CrossEncoder, TorchCrossEncoder, head_of
 from tamis.scorers.embedding_cache import EmbeddingCache
-from tamis.scorers.model_manifest import find_model_manifest, write_model_manifest
+from tamis.scorers.model_manifest import (
+    copy_without_exports,
+    find_model_manifest,
+    write_model_manifest,
+)
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.template import Template
 from tamis.scorers.tokens import Encoded, share_room
@@ -248,7 +252,7 @@ class QueryEncoderModule(BiEncoderModule):
 
     def scorer(self, *, threads: int | None = None) -> Scorer:
         """A scorer with the weights as they are now, which shares the embeddings of texts."""
-        own = replace(self._encoder(threads), documents=self._texts.model)
+        own = replace(self._encoder(threads), open_documents=lambda: self._texts.model)
         return EmbeddingCache(own, documents=self._texts)
 
     def save(
@@ -257,7 +261,7 @@ class QueryEncoderModule(BiEncoderModule):
         """Write a model folder, and in it the model of documents."""
         super().save(folder, scale=scale, facts=facts)
         if find_model_manifest(self.source):
-            shutil.copytree(self.source, folder / DOCUMENTS_FOLDER)
+            copy_without_exports(self.source, folder / DOCUMENTS_FOLDER)
         else:
             import_model(self.source, folder / DOCUMENTS_FOLDER, kind="bi-encoder")
 

@@ -1,5 +1,6 @@
 """The records and protocols that everything else is written in."""
 
+from tamis.types.conditions import Condition
 from tamis.types.ids import Ids
 from tamis.types.pipeline import (
     Encoder,
@@ -18,6 +19,7 @@ from tamis.types.records import Document, Passage, Queries, Query
 from tamis.types.run import Ranking, Run, join_runs
 
 __all__ = [
+    "Condition",
     "Document",
     "Encoder",
     "Ids",

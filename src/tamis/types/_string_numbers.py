@@ -19,6 +19,7 @@ from tamis.types._strings import (
     compare,
     distinct_words,
     fill_keys,
+    frozen,
     sort_table,
     spell,
 )
@@ -178,7 +179,7 @@ def number_strings(pieces: list[Table]) -> tuple[Bytes, Positions, NDArray[np.in
     needs. Where the part in which strings differ fits one word together with the row it comes
     from, as it does for short ids, sorting those words is all; otherwise strings are hashed first.
     """
-    pieces = [piece for piece in pieces if len(piece[1]) > 1]
+    pieces = [(frozen(data), offsets) for data, offsets in pieces if len(offsets) > 1]
     count = sum(len(offsets) - 1 for _, offsets in pieces)
     if count == 0:
         return np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.int32)
@@ -220,7 +221,7 @@ def _shape(pieces: list[Table], side_by_side: CallRunner) -> Shape:
     firsts = [data[offsets[0] : offsets[1]] for data, offsets in pieces]
     skip = min(prefix for prefix, _, _ in shapes)
     bounds = np.cumsum([0, *map(len, firsts)])
-    skip = min(skip, common_prefix(np.concatenate(firsts), bounds))
+    skip = min(skip, common_prefix(frozen(np.concatenate(firsts)), bounds))
     occurs = np.any([code > 0 for _, code, _ in shapes], axis=0)
     code = np.cumsum(occurs).astype(np.uint64) * occurs
     bits = int(code.max()).bit_length()

@@ -18,6 +18,13 @@ Positions = NDArray[np.int64]
 SMALL_GROUP = 64
 
 
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array, not to be written to: kernels are compiled for one kind of array only."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 @jit
 def compare(a: Bytes, a_start: int, a_end: int, b: Bytes, b_start: int, b_end: int) -> int:
     """Negative, zero or positive as the first stretch of bytes sorts before, with or after."""
@@ -172,14 +179,14 @@ def distinct_words(first: NDArray[np.uint64], second: NDArray[np.uint64], row_bi
 
 def sort_table(data: Bytes, offsets: Positions) -> tuple[Bytes, Positions, NDArray[np.int32]]:
     """A table of distinct strings in the order of their bytes, and the new number of each."""
-    items = np.arange(len(offsets) - 1, dtype=np.int64)
+    data, items = frozen(data), np.arange(len(offsets) - 1, dtype=np.int64)
     number_of = items.astype(np.int32)
     if len(items) < 2:
         return data, offsets, number_of
     code, size = alphabet(data)
     _sort(data, offsets, items, common_prefix(data, offsets), code, size.bit_length())
     number_of[items] = np.arange(len(items), dtype=np.int32)
-    return *gather(data, offsets, items), number_of
+    return *gather(data, frozen(offsets), items), number_of
 
 
 @jit

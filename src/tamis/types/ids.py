@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.types._string_numbers import Table, number_strings
-from tamis.types._strings import Bytes, Positions, gather, pack, positions
+from tamis.types._strings import Bytes, Positions, frozen, gather, pack, positions
 
 
 class Ids:
@@ -24,7 +24,7 @@ class Ids:
 
     def __init__(self, data: Bytes, offsets: Positions) -> None:
         """Take a table that is sorted already; `Ids.of` and `Ids.numbering` sort."""
-        self.data, self.offsets = data, offsets
+        self.data, self.offsets = frozen(data), frozen(offsets)
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Ids:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
+from tamis.types.conditions import Condition
 from tamis.types.records import Queries
 from tamis.types.run import Run
 
@@ -35,6 +36,16 @@ class Source(ABC):
     @abstractmethod
     def spec(self) -> Spec:
         """Plain JSON from which `tamis.open_source` opens the source again."""
+
+    def where(self, *conditions: str | Condition) -> Source:
+        """The same source for the documents alone for which all conditions hold.
+
+        A condition is written as `author=ada` or `date>=2024`; see docs/how-to/filter.md.
+        """
+        raise InputError(
+            f"{type(self).__name__} cannot filter",
+            hint="sources over an index can: index.bm25().where('author=ada')",
+        )
 
     def __call__(self, queries: Queries) -> Run:
         return self.search(queries, DEFAULT_TOP)
@@ -115,6 +126,10 @@ class TopOfSource(Source):
         """The best `top` documents, k at most."""
         return self.source.search(queries, min(top, self.k))
 
+    def where(self, *conditions: str | Condition) -> TopOfSource:
+        """See `Source.where`."""
+        return replace(self, source=self.source.where(*conditions))
+
     def __call__(self, queries: Queries) -> Run:
         return self.source.search(queries, self.k)
 
@@ -138,6 +153,10 @@ class Then(Source):
     def search(self, queries: Queries, top: int) -> Run:
         """The best `top` documents after the stage has seen everything the source gives."""
         return self.stage(self.source(queries)).top(top)
+
+    def where(self, *conditions: str | Condition) -> Then:
+        """See `Source.where`: what the stage gets is filtered."""
+        return replace(self, source=self.source.where(*conditions))
 
     def __call__(self, queries: Queries) -> Run:
         return self.stage(self.source(queries))

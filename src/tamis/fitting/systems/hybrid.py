@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, ClassVar, cast
 
+from tamis.collection.loss_notes import counted
 from tamis.evaluation import evaluate, t_test
 from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
 from tamis.fitting.plan import MIN_QUERIES, Budget, DataSizes, Step
+from tamis.fitting.query_encoder_export import describe_export, export_query_encoder
 from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
 from tamis.models.folder import open_scorer
 from tamis.pages.text_format import p_text
+from tamis.pipeline.document_lookup import IndexLookup
 from tamis.pipeline.hybrid import lexical_dense_hybrid
+from tamis.pipeline.stored_embeddings import stored_texts
+from tamis.registry import Opening
+from tamis.search import Index
+from tamis.search.cached_encoder import CachedEncoder
 from tamis.search.defaults import default_source
+from tamis.search.dense import truncated_by_encoder
+from tamis.search.embeddings import CountingEncoder
 from tamis.types import Encoder, Spec
 from tamis.types.columns import LEXICAL_SCORE
 
+_log = logging.getLogger(__name__)
 SIGNIFICANCE_LEVEL = 0.05
 RECALL = "recall"
 
@@ -39,7 +52,9 @@ class HybridKind(Retriever):
     def seconds(self, budget: Budget) -> float:
         """See `SystemKind.seconds`."""
         data = budget.data
-        return 0.0 if data.encoded else data.num_documents * data.passages * budget.pace
+        if data.encoded:
+            return 0.0
+        return data.num_documents * data.passages * budget.pace * (1 - data.cached_share)
 
     def plan(self, budget: Budget) -> None:
         """See `SystemKind.plan`."""
@@ -50,11 +65,26 @@ class HybridKind(Retriever):
     def prepare(self, fit: FitInputs) -> Spec:
         """Encode the documents, unless they are encoded."""
         assert fit.base is not None
-        encoder = cast(Encoder, open_scorer(fit.base.folder, threads=fit.request.threads))
+        base, threads = fit.base.folder, fit.request.threads
         if not fit.index.snapshot.embeddings:
+            encoder = cast(Encoder, open_scorer(base, threads=threads, backend="torch"))
             with fit.work.timed(self.timing("encode")):
                 _, model = find_encoder(str(fit.request.base))
-                fit.index.encode(encoder, model, fit.passages)
+                with fit.embeddings.on_disk(encoder) or nullcontext(encoder) as documents_encoder:
+                    _take_over(fit, documents_encoder)
+                    fit.index.encode(documents_encoder, model, fit.passages)
+                if isinstance(documents_encoder, CachedEncoder):
+                    _log.info("%s", documents_encoder.in_words())
+            if counts := truncated_by_encoder(fit.index):
+                _log.warning(
+                    "%s of %s are longer than the base model reads, %s truncated; to read all of "
+                    "them: --passages words:150:75, in Python passages=",
+                    f"{counts['truncated_documents']:,}",
+                    counted(fit.index.num_documents, "document"),
+                    counted(counts["truncated_tokens"], "token"),
+                )
+        export_query_encoder(fit, base)
+        encoder = cast(Encoder, Opening(threads=threads).scorer(fit.scorer_spec(base)))
         words = default_source(fit.index, "bm25", rm3=False)
         return lexical_dense_hybrid(words, fit.index.dense(encoder)).spec()
 
@@ -73,11 +103,25 @@ class HybridKind(Retriever):
         used = "supplies the candidates" if facts["used"] else "does not supply the candidates"
         if fit.request.user_run is not None:
             used = "one system beside your own run"
+        assert fit.base is not None
+        used = f"{used}; {describe_export(fit, fit.base.folder)}"
         if facts["measure"] is None:
             return f"{used}; too few judged queries to compare its recall with BM25's"
         p = "" if facts["p_value"] is None else f", {p_text(facts['p_value'])}"
         recalls = f"{facts['hybrid']:.4f}, BM25 {facts['bm25']:.4f}"
-        return f"{used}: {facts['measure']} {recalls}{p}, on judged queries before any training"
+        return f"{used}; {facts['measure']} {recalls}{p}, on judged queries before any training"
+
+
+def _take_over(fit: FitInputs, encoder: object) -> None:
+    """Keep the embeddings that the index or sieve which is fitted again has."""
+    source = fit.collection.documents
+    if not isinstance(encoder, CachedEncoder) or not isinstance(source, Index):
+        return
+    documents = cast(CountingEncoder, encoder.encoder)
+    ids = source.snapshot.live_ids()
+    for texts in stored_texts(IndexLookup(source), ids, documents, max_embeddings=sys.maxsize):
+        encoder.add(*texts)
+    encoder.flush()
 
 
 def compare_recall(fit: FitInputs, bm25: RetrieverRuns, hybrid: RetrieverRuns) -> dict[str, Any]:
