@@ -37,6 +37,14 @@ def no_word_of_compiling() -> Iterator[None]:
     event.register("numba:compile", COMPILATION)  # type: ignore[no-untyped-call]
 
 
+@pytest.fixture(autouse=True)
+def no_process_for_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit measures the cost of a query in a new process: once, where that is tested."""
+    monkeypatch.setattr(
+        "tamis.fitting.sieve_folder.measure_query_cost", lambda sieve, queries, threads: None
+    )
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real collections."""

@@ -125,7 +125,7 @@ def test_a_sieve_that_lacks_something_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "s" / "tamis.json"
     whole = json.loads(path.read_text())
     optional = {"kind", "layout", "tamis", "test", "request", "calibration", "provisional"}
-    for key in set(whole) - optional - {"more_judged_queries_needed"}:
+    for key in set(whole) - optional - {"more_judged_queries_needed", "cost"}:
         path.write_text(json.dumps({name: whole[name] for name in whole if name != key}))
         with pytest.raises(DamagedError, match="damaged") as raised:
             sieve = tamis.load_sieve(tmp_path / "s")

@@ -278,7 +278,7 @@ def test_the_head_says_what_was_done(page: Page, result: FitResult) -> None:
     lead = page.words[page.words.index("On 60 test queries") :].split(" tests,")[0]
     assert lead.endswith("p is corrected by Holm for 3")
     assert "for 3 tests, the intervals are not. " in page.words
-    assert "Summary system RR@10" in page.words
+    assert "All measures system RR@10" in page.words
     for one in comparisons:  # as the guard says further down
         assert one.p_value is not None and f", {p_text(one.p_value)})" in lead
 

@@ -54,14 +54,17 @@ class QueryTable:
     if_empty: str = ""
 
 
-def single_queries(subject: Subject) -> dict[str, Any]:
-    """The section on single queries; charts of runs alone only where there is no baseline."""
+def single_queries(subject: Subject, shown: int = SHOWN_QUERIES) -> dict[str, Any]:
+    """The section on single queries; charts of runs alone only where there is no baseline.
+
+    `shown` queries that gain most, and lose most, are shown with their documents.
+    """
     names, baseline = list(subject.runs), subject.baseline
     count = len(subject.evaluation.queries)
     return {
         "measure": subject.measure,
         "baseline": baseline,
-        "compared": [_compared(subject, baseline, run) for run in subject.compared]
+        "compared": [_compared(subject, baseline, run, shown) for run in subject.compared]
         if baseline
         else [],
         "alone": [] if baseline else [_alone(subject, run) for run in names],
@@ -70,7 +73,7 @@ def single_queries(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _compared(subject: Subject, baseline: str, run: str) -> dict[str, Any]:
+def _compared(subject: Subject, baseline: str, run: str, shown: int) -> dict[str, Any]:
     """One run against the baseline: differences, scatter, queries helped and hurt most."""
     measure, old, new = subject.measure, subject.values(baseline), subject.values(run)
     change = np.where(np.abs(new - old) < VALUE_TOLERANCE, 0.0, new - old)
@@ -89,14 +92,16 @@ def _compared(subject: Subject, baseline: str, run: str) -> dict[str, Any]:
         "scatter": scatter(old, new, labels, names=(baseline, run), title=both),
         "scatter_caption": f"Above the diagonal {run} is better, below it {baseline}. A larger "
         "point stands for several queries.",
-        "tables": _most_changed(subject, [baseline, run], change),
+        "tables": _most_changed(subject, [baseline, run], change, shown),
     }
 
 
-def _most_changed(subject: Subject, names: list[str], change: Values) -> list[QueryTable]:
+def _most_changed(
+    subject: Subject, names: list[str], change: Values, shown: int
+) -> list[QueryTable]:
     order = np.argsort(-change, kind="stable")
-    gains = [n for n in order[:SHOWN_QUERIES].tolist() if change[n] > 0]
-    losses = [n for n in order[::-1][:SHOWN_QUERIES].tolist() if change[n] < 0]
+    gains = [n for n in order[:shown].tolist() if change[n] > 0]
+    losses = [n for n in order[::-1][:shown].tolist() if change[n] < 0]
     tables = []
     for numbers, verb, word in ((gains, "gains", "better"), (losses, "loses", "worse")):
         rows = [_row(subject, n, names, names, 280, float(change[n])) for n in numbers]

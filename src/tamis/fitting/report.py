@@ -15,19 +15,45 @@ from tamis.evaluation.report_queries import single_queries
 from tamis.evaluation.report_subject import Subject
 from tamis.evaluation.report_tables import summary
 from tamis.fitting.guard import BaselineComparison, BaselineTest
+from tamis.fitting.log_queries import LogComparison
 from tamis.fitting.query_splits import MIN_JUDGED_TO_SPLIT, SHARES
+from tamis.fitting.report_advice import advice
+from tamis.fitting.report_failures import Failures
 from tamis.fitting.report_guard import answer_rows, figures, guard_view, reliability_chart
 from tamis.fitting.report_provenance import learning_view, provenance_view
 from tamis.fitting.report_systems import systems_view
 from tamis.fitting.result import FitResult
+from tamis.pages.charts import MeanRow, mean_intervals
 from tamis.pages.render import render
-from tamis.pages.text_format import counted, listed, shorten, signed
+from tamis.pages.text_format import counted, listed, shorten, signed, size_text
 from tamis.text.passages import parse_spec, split, text_of
 from tamis.types import Document, Qrels, Queries, Run
 
 LEVEL = 0.05
+SHOWN_QUERIES = 3
+"""How many queries that got better, and worse, are shown with their documents."""
+MIN_SYSTEMS_TO_DRAW = 3
+"""Two means say as much in a sentence."""
 SUGGESTED_JUDGEMENTS = 50
 """So many judged queries are asked for where there are none."""
+GLOSSARY = {
+    "base model": "The pretrained model that training starts from, as it is.",
+    "BM25": "The standard ranking by matching words; every system is compared with it.",
+    "candidates": "The documents that the retriever hands to the re-ranker.",
+    "ceiling": "The measure of the same candidates in a perfect order.",
+    "fusion weight": "How much the model's score counts beside BM25's, from 0 to 1.",
+    "guard": "The rule that selects a system: the least complex one that nothing beats "
+    "significantly, and never one significantly below BM25 or the base model.",
+    "held out": "Judged queries that the compared models were not trained on.",
+    "Holm": "A correction of p-values for several tests made together.",
+    "hybrid": "BM25 and embeddings, fused by their scores.",
+    "interpolated weights": "A model between the base model and the fine-tuned one.",
+    "p-value": "How often chance alone would give a difference at least as large.",
+    "power": "How likely a test is to find a difference that is there.",
+    "sieve": "The folder that a fit writes: index, models, pipeline and this report.",
+    "verified": "Tested on queries that were neither trained nor selected on.",
+}
+"""The words of the report."""
 DocumentById = Callable[[str], Document]
 """A document by its id; `KeyError` where there is none."""
 
@@ -40,6 +66,10 @@ class RankedQueries:
     qrels: Qrels
     runs: Mapping[str, Run]
     passages: str = "whole"
+    failures: Failures | None = None
+    """What limits the selected system; None where nothing was tested."""
+    log: LogComparison | None = None
+    """Queries without judgements, BM25 beside the selected system."""
 
 
 def write_report(
@@ -71,6 +101,17 @@ def report_page(
         date=date or datetime.now(UTC),
         level=LEVEL,
         facts=_facts(result),
+        picture=_picture(result),
+        meaning=_meaning(result),
+        cost=_cost(result),
+        log=tested.log,
+        failures=tested.failures,
+        causes=_causes(tested),
+        power=result.power,
+        power_text=_power_text(result),
+        advice=advice(result, result.power, tested.failures),
+        skipped=result.data.get("files_left_out", {}),
+        glossary=GLOSSARY,
         headline=_headline(result),
         usage=_usage(result),
         versions=_versions(result),
@@ -103,7 +144,7 @@ def _tested(
     single = _subject(result, tested, [result.baseline, result.selected], document)
     return {
         "summary": summary(_subject(result, tested, compared, document)),
-        "queries": single_queries(single),
+        "queries": single_queries(single, shown=SHOWN_QUERIES),
         "notes": notes(single),
     }
 
@@ -125,13 +166,106 @@ def family_note(family: BaselineTest | None, measure: str) -> str:
 def _facts(result: FitResult) -> dict[str, str]:
     documents = result.data.get("documents")
     size = f", {documents:,} documents" if isinstance(documents, int) else ""
-    cost = result.selected_system.milliseconds
     return {
         "Collection": f"{result.collection}{size}, {counted(result.queries.all)}",
-        "Selected": result.pipeline_in_words,
+        "Selected": f"{result.selected}. {result.pipeline_in_words}",
         "Base model": result.base_model,
-        "A query takes": "" if cost is None else f"{cost:.{1 + (cost < 1)}f} ms",
     }
+
+
+def _picture(result: FitResult) -> dict[str, Any] | None:
+    """The selected system, BM25, the hybrid and the base model; None where nothing was tested, or
+    where there are not three of them.
+    """
+    if result.evaluation is None:
+        return None
+    hybrid = next((s.name for s in result.systems if s.retriever == "hybrid" and not s.group), None)
+    names = [result.selected, hybrid, result.base_system, result.baseline]
+    tested = [name for name in dict.fromkeys(names) if name in result.evaluation.runs]
+    if len(tested) < MIN_SYSTEMS_TO_DRAW:
+        return None
+    against = {
+        comparison.run: comparison
+        for comparison in result.against_baseline
+        if comparison.measure == parse_measure(result.measure)
+    }
+    bm25 = result.evaluation.mean(result.baseline, result.measure)
+    rows = []
+    for name in tested:
+        interval = against[name].interval if name in against else None
+        low, high = (bm25 + interval.low, bm25 + interval.high) if interval else (None, None)
+        mean = result.evaluation.mean(name, result.measure)
+        rows.append(MeanRow(name, mean, low, high, name == result.selected))
+    title = f"{result.measure} of the selected system, BM25, hybrid and base model"
+    axis = f"mean {result.measure} over {counted(len(result.evaluation.queries))} of the test"
+    return {
+        "drawing": mean_intervals(rows, title=title, axis=axis, reference=result.baseline),
+        "caption": "The dashed line is BM25. A bar is the 95% interval of the difference to BM25 "
+        "(paired bootstrap over queries, not corrected): it shows a difference where it stays "
+        "clear of the dashed line.",
+    }
+
+
+def _meaning(result: FitResult) -> str:
+    """What verified, or not, means for the reader."""
+    if result.verified and result.decision and result.decision.fell_back:
+        return "The first choice failed its test; what is left was compared on the same queries."
+    if result.verified:
+        return (
+            "The test queries were neither trained nor selected on, so these figures are what to "
+            "expect of new queries of the same kind."
+        )
+    if result.provisional is not None:
+        return "The figures point somewhere, but they are too few to rely on."
+    return (
+        "Nothing here shows that this is better than BM25 on your queries. Compare the answers "
+        "below, then judge some."
+    )
+
+
+def _cost(result: FitResult) -> dict[str, str]:
+    """What a query costs, in the words of a person who has to run it."""
+    cost = result.cost
+    if cost is None:
+        milliseconds = result.selected_system.milliseconds
+        return {} if milliseconds is None else {"Per query": f"{milliseconds:.1f} ms, in batches"}
+    cores = "all cores" if cost.threads is None else f"{cost.threads} threads"
+    return {
+        "Per query": f"{cost.milliseconds:.1f} ms (median of {cost.queries}, one at a time, "
+        f"{cores})",
+        "Memory": f"{size_text(cost.memory_bytes)} at most, the whole process",
+        "On disk": size_text(cost.disk_bytes),
+    }
+
+
+def _causes(tested: RankedQueries) -> list[tuple[str, int, str]]:
+    """Why relevant documents are missing: the cause, how many, and an example."""
+    failures = tested.failures
+    if failures is None:
+        return []
+    texts = {query.id: query.text for query in tested.queries}
+    examples = {
+        one.cause: f"“{shorten(texts.get(one.query, one.query), 80)}”: {one.doc_id}"
+        for one in reversed(failures.missing)
+    }
+    return [(cause, count, examples[cause]) for cause, count in failures.causes.items()]
+
+
+def _power_text(result: FitResult) -> str:
+    """The smallest difference that the queries can show, in a sentence or two."""
+    power = result.power
+    if power is None:
+        return ""
+    shown = (
+        f"With {counted(power.queries)} a true difference of {power.smallest:.3f} {result.measure} "
+        f"to BM25 is found significant in four of five tests; a smaller one is often missed."
+    )
+    seen = f" The difference seen is {signed(power.difference, 3)}"
+    if power.needed is None:
+        return f"{shown}{seen}: practically none, and no number of queries would show it."
+    if not power.more_needed:
+        return f"{shown}{seen}: large enough for these queries to show it."
+    return f"{shown}{seen}: to show it takes about {power.needed:,}, {power.more_needed:,} more."
 
 
 def _versions(result: FitResult) -> dict[str, str]:

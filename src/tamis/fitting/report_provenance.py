@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
 
 from tamis.durable import duration
 from tamis.fitting.learning_curve import CurvePoint
-from tamis.fitting.result import FitResult, Truncation
+from tamis.fitting.result import TRUNCATION_BOUNDS, FitResult, Truncation
 from tamis.pages.charts import Line, Point, learning_panel
 from tamis.pages.svg import picture
 from tamis.pages.text_format import counted, signed
@@ -22,7 +23,7 @@ def learning_view(result: FitResult) -> dict[str, Any] | None:
     if not curve:
         return None
     return {
-        "drawing": learning_chart(curve, result.measure),
+        "drawing": learning_chart(curve, result.measure) if len(curve) > 2 else None,
         "caption": f"Mean {result.measure} of the fine-tuned model on held-out judged queries, by "
         "the number of others it was trained on; each doubling takes about the same width.",
         "worth": _worth(curve, result.measure),
@@ -72,6 +73,7 @@ def provenance_view(result: FitResult) -> dict[str, Any]:
         "data": {_spaced(name): _fact(value) for name, value in result.data.items()},
         "labels": _labels(result.labels) if result.labels else None,
         "truncation": _truncation(result.truncation, result.data),
+        "truncation_bars": _truncation_bars(result.truncation),
         "times": _times(result),
         "timings": [
             (timing.activity, timing.system, timing.fold, f"{timing.seconds:,.1f} s")
@@ -121,6 +123,18 @@ def _truncation(truncation: Truncation | None, data: Mapping[str, Any]) -> str:
         f"{truncation.truncated_documents:,} were longer than the model reads; "
         f"{truncation.truncated_tokens:,} tokens of them were truncated."
     )
+
+
+def _truncation_bars(truncation: Truncation | None) -> list[tuple[str, int, float]]:
+    """How many documents lost so many tokens, and what share of the longest bar that is."""
+    if truncation is None or not truncation.truncated_documents or not truncation.histogram:
+        return []
+    names = ["none", *(f"{a + 1:,} to {b:,}" for a, b in pairwise(TRUNCATION_BOUNDS))]
+    names.append(f"more than {TRUNCATION_BOUNDS[-1]:,}")
+    most = max(truncation.histogram)
+    return [
+        (name, count, count / most) for name, count in zip(names, truncation.histogram, strict=True)
+    ]
 
 
 def _times(result: FitResult) -> list[tuple[str, str, str, str]]:

@@ -13,6 +13,7 @@ import numpy as np
 from tamis import __version__
 from tamis.collection.describe import ByName
 from tamis.evaluation import Comparison, Evaluation, compare, evaluate, parse_measures
+from tamis.evaluation.power import Power, power_of, power_of_interval
 from tamis.fitting.calibration import Answers, Calibration
 from tamis.fitting.candidate_models import LEARNING_CURVE
 from tamis.fitting.comparison_family import correct_by_family, family_of
@@ -22,6 +23,7 @@ from tamis.fitting.json_records import from_json, to_json
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.plan import MIN_QUERIES, Plan
 from tamis.fitting.provisional import Provisional
+from tamis.fitting.query_cost import QueryCost
 from tamis.fitting.query_splits import MIN_JUDGED_TO_SPLIT, QuerySplits, average_words
 from tamis.fitting.request import FitRequest
 from tamis.fitting.reranker_runs import seconds_per_query
@@ -34,6 +36,8 @@ from tamis.types import Ids, Qrels, Run
 
 MORE_MEASURES = ("nDCG@10", "R@10")
 """Measures beside the one that systems are selected by."""
+TRUNCATION_BOUNDS = (0, 50, 100, 200, 500, 1000)
+"""At most so many tokens were truncated; the last bin of a histogram has all above."""
 VERSIONS_OF = ("numpy", "torch", "transformers", "onnxruntime")
 
 
@@ -80,6 +84,8 @@ class Truncation:
     documents: int
     truncated_documents: int
     truncated_tokens: int
+    histogram: tuple[int, ...] = ()
+    """How many documents lost so many tokens, see `TRUNCATION_BOUNDS`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +139,8 @@ class FitResult:
     """What judged queries say of it where they are too few for a test."""
     more_judged_queries_needed: int = 0
     """How many for a test; 0 where there was one."""
+    cost: QueryCost | None = None
+    """What a query costs in the sieve; None where that was not measured."""
     evaluation: Evaluation | None = field(default=None)
     """Every tested system on test queries; None where there were none."""
 
@@ -140,6 +148,17 @@ class FitResult:
     def selected_system(self) -> SystemResult:
         """The system that was selected."""
         return next(system for system in self.systems if system.selected)
+
+    @cached_property
+    def power(self) -> Power | None:
+        """What the queries can show of the selected system against BM25; None without any."""
+        few = self.provisional
+        if few is not None and few.interval is not None and few.queries > 1:
+            return power_of_interval(few.queries, few.difference, few.interval)
+        if self.evaluation is None or self.selected == self.baseline:
+            return None
+        values = [self.evaluation.values(n, self.measure) for n in (self.selected, self.baseline)]
+        return power_of(values[0] - values[1])
 
     @cached_property
     def against_baseline(self) -> tuple[Comparison, ...]:
@@ -208,6 +227,7 @@ class _Nested:
     timings: tuple[Timing, ...]
     provisional: Provisional | None = None
     more_judged_queries_needed: int = 0
+    cost: QueryCost | None = None
 
 
 _NESTED = tuple(nested_field.name for nested_field in fields(_Nested))
@@ -452,7 +472,11 @@ def _truncation(selected: Selected) -> Truncation | None:
     if run is None or "truncated_tokens" not in run.extra:
         return None
     tokens = run.extra["truncated_tokens"]
-    return Truncation(len(tokens), int((tokens > 0).sum()), int(tokens.clip(min=0).sum()))
+    tokens = np.asarray(tokens).clip(min=0)
+    bins = np.bincount(
+        np.searchsorted(TRUNCATION_BOUNDS, tokens), minlength=len(TRUNCATION_BOUNDS) + 1
+    )
+    return Truncation(len(tokens), int((tokens > 0).sum()), int(tokens.sum()), tuple(bins.tolist()))
 
 
 def _versions() -> dict[str, str]:

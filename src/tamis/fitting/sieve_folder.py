@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,20 @@ from numpy.typing import NDArray
 from tamis.collection.runs import write_run
 from tamis.durable import new_folder
 from tamis.fitting.context import FitContext
+from tamis.fitting.log_queries import compare_on_log, sample_of_log
+from tamis.fitting.query_cost import measure_query_cost
 from tamis.fitting.report import RankedQueries, write_report
+from tamis.fitting.report_failures import (
+    DEEPER,
+    Failures,
+    find_failures,
+    no_common_word,
+    queries_with_missing,
+)
 from tamis.fitting.request import SIEVE_LAYOUT
 from tamis.fitting.result import FitResult, evaluation_to_json
 from tamis.fitting.score_scale import ScoreScale, score_scale
-from tamis.fitting.selection import Selected
+from tamis.fitting.selection import Selected, bm25_system
 from tamis.fitting.sieve import (
     ENCODER,
     EVALUATION,
@@ -37,19 +47,27 @@ from tamis.fitting.workspace import request_digest
 from tamis.manifest import write_manifest
 from tamis.registry import NO_OPENERS, absolute, moved_spec, open_source
 from tamis.scorers.model_manifest import documents_of, read_model_manifest, write_model_manifest
-from tamis.types import Queries, Query, Spec
+from tamis.search import Index
+from tamis.search.hits import matching_passage
+from tamis.types import Document, Queries, Query, Run, Source, Spec, Stage
 
 MEASURED_QUERIES = 100
 """How many queries the scale of scores is measured on at most."""
+TIMED_QUERIES = 20
+"""How many queries the cost of one is measured on."""
 WORDS_OF_TEXT = 8
 """How many words of an untitled document stand in for a query."""
 
 
 def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force: bool) -> None:
     """Write the sieve of a fit."""
-    system, test = selected.system, fit.splits.test
+    system = selected.system
     source = fit.retrieved.of(system.retriever).source
     stage = system.stage(selected.model, fit)
+    retriever = open_source(source, threads=fit.request.threads, openers=system.retriever.openers)
+    opened = None
+    if stage is not None:
+        opened = fit.open_stage(stage, system.reranker.openers if system.reranker else NO_OPENERS)
     with new_folder(fit.request.out, force=force) as unfinished:
         shutil.copytree(fit.index.path, unfinished / INDEX, copy_function=_link)
         places = {
@@ -63,7 +81,7 @@ def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force
             fit.request.depth,
             fit.passages,
             fit.retrieved.candidates.kind.has_comparable_scores,
-            measure_score_scale(fit, selected, source, stage),
+            measure_score_scale(fit, retriever, opened),
         )
         (unfinished / RUNS).mkdir()
         for name, run in selected.test_runs.items():
@@ -72,26 +90,70 @@ def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force
         if result.evaluation is not None:
             values = json.dumps(evaluation_to_json(result.evaluation))
             (unfinished / EVALUATION).write_text(values, "utf-8")
-        tested = RankedQueries(fit.splits.queries, test, selected.test_runs, fit.passages)
-        write_report(unfinished / REPORT, result, tested, fit.index.document)
         digest = request_digest(fit.request.to_json())
-        facts = {**result.to_json(), "pipeline": asdict(pipeline), "request": digest}
-        write_manifest(unfinished, KIND, SIEVE_LAYOUT, **facts)
+        facts = {"pipeline": asdict(pipeline), "request": digest}
+        write_manifest(unfinished, KIND, SIEVE_LAYOUT, **result.to_json(), **facts)
+        if not (system.retriever.openers or (system.reranker and system.reranker.openers)):
+            texts = list(_sample_queries(fit).texts or ())[:TIMED_QUERIES]
+            cost = measure_query_cost(unfinished, texts, fit.request.threads)
+            result = replace(result, cost=cost)
+        write_manifest(unfinished, KIND, SIEVE_LAYOUT, **result.to_json(), **facts)
+        ranked = rank_for_report(fit, selected, retriever, opened)
+        write_report(unfinished / REPORT, result, ranked, fit.index.document)
         fit.work.record_sieve(unfinished)
 
 
-def measure_score_scale(
-    fit: FitContext, selected: Selected, source: Spec, stage: Spec | None
-) -> ScoreScale:
+def measure_score_scale(fit: FitContext, retriever: Source, stage: Stage | None) -> ScoreScale:
     """The constants of the scale of scores, measured on some queries."""
-    system, candidates = selected.system, fit.retrieved.candidates.kind
-    retriever = open_source(source, threads=fit.request.threads, openers=system.retriever.openers)
-    opened = None
-    if stage is not None:
-        opened = fit.open_stage(stage, system.reranker.openers if system.reranker else NO_OPENERS)
-    run = retriever.search(_sample_queries(fit), fit.request.depth)
-    ranked = run if opened is None else opened(run)
-    return score_scale(retriever, opened, ranked, candidates.has_comparable_scores)
+    ranked = _search(fit, retriever, stage, _sample_queries(fit))
+    return score_scale(
+        retriever, stage, ranked, fit.retrieved.candidates.kind.has_comparable_scores
+    )
+
+
+def _search(fit: FitContext, retriever: Source, stage: Stage | None, queries: Queries) -> Run:
+    run = retriever.search(queries, fit.request.depth)
+    return run if stage is None else stage(run)
+
+
+def rank_for_report(
+    fit: FitContext, selected: Selected, retriever: Source, stage: Stage | None
+) -> RankedQueries:
+    """The rankings that the report shows: of test queries, and of the log side by side."""
+    splits, system = fit.splits, selected.system
+    failures = comparison = None
+    if len(splits.test):
+        failures = _failures(fit, retriever, selected.test_runs[system.name])
+    log = sample_of_log(_unjudged(fit))
+    bm25 = bm25_system(selected.systems)
+    if len(log) and system is not bm25:
+        spec = fit.retrieved.of(bm25.retriever).source
+        lexical = open_source(spec, threads=fit.request.threads, openers=bm25.retriever.openers)
+        runs = lexical.search(log, fit.request.depth), _search(fit, retriever, stage, log)
+        comparison = compare_on_log(*runs, fit.index.document, partial(_best_passage, fit.index))
+    return RankedQueries(
+        splits.queries, splits.test, selected.test_runs, fit.passages, failures, comparison
+    )
+
+
+def _failures(fit: FitContext, retriever: Source, run: Run) -> Failures:
+    """Where the selected system fails on test queries, looked for further down than it ranks."""
+    qrels, queries, depth = fit.splits.test, fit.splits.queries, fit.request.depth
+    lacking = queries_with_missing(qrels, run, queries)
+    deeper = retriever.search(lacking, max(DEEPER, depth)) if len(lacking) else None
+    texts = {query.id: query.text for query in lacking}
+
+    def explain(query: str, doc_id: str) -> str:
+        document = fit.index.document(doc_id)
+        return no_common_word(texts[query], document, fit.index.analyzer.terms)
+
+    measure = fit.request.measure
+    return find_failures(qrels, run, measure, depth=depth, deeper=deeper, explain=explain)
+
+
+def _best_passage(index: Index, document: Document, query: str) -> str:
+    passage = matching_passage(document, index.analyzer.terms(query), index.analyzer)
+    return document.text if passage is None else document.text[passage.start : passage.end]
 
 
 def _sample_queries(fit: FitContext) -> Queries:
@@ -164,10 +226,12 @@ def _link(source: str, target: str) -> None:
 
 def _write_unjudged(fit: FitContext, path: Path) -> None:
     """The queries that nobody has judged, for `tamis judge`."""
-    splits = fit.splits
-    unjudged: Queries = splits.queries.select(
-        np.flatnonzero(splits.queries.ids.positions_in(splits.judged) < 0)
-    )
+    unjudged = _unjudged(fit)
     if len(unjudged):
         lines = [json.dumps({"_id": query.id, "text": query.text}) for query in unjudged]
         path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _unjudged(fit: FitContext) -> Queries:
+    splits = fit.splits
+    return splits.queries.select(np.flatnonzero(splits.queries.ids.positions_in(splits.judged) < 0))

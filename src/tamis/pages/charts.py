@@ -42,6 +42,8 @@ VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231,
 """Dark to bright, even in lightness, and told apart by the colour-blind."""
 CELL_WIDTH, CELL_HEIGHT = 62, 30
 WHISKER = (164.0, 22.0)
+MEAN_ROW = 44
+"""How high the name and the point of one mean are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,3 +355,52 @@ def viridis(share: float) -> tuple[int, int, int]:
     ends = zip(VIRIDIS[first], VIRIDIS[first + 1], strict=True)
     red, green, blue = (round(a + (b - a) * (place - first)) for a, b in ends)
     return red, green, blue
+
+
+@dataclass(frozen=True, slots=True)
+class MeanRow:
+    """A system's mean, perhaps with an interval; `strong` for the one that is talked about."""
+
+    name: str
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    strong: bool = False
+
+
+def mean_intervals(rows: Sequence[MeanRow], *, title: str, axis: str, reference: str) -> Markup:
+    """Means as points below one another, with their intervals; the mean of the row that is called
+    `reference` is a line through all of them.
+
+    >>> rows = [MeanRow("hybrid", 0.5, 0.45, 0.6, strong=True), MeanRow("BM25", 0.4)]
+    >>> mean_intervals(rows, title="t", axis="RR@10", reference="BM25").count('class="marker"')
+    2
+    """
+    frame = Frame(440, 58 + MEAN_ROW * len(rows), 8, 432, 8, 12 + MEAN_ROW * len(rows))
+    values = [v for row in rows for v in (row.mean, row.low, row.high) if v is not None]
+    marks = ticks(min(values), max(values))
+    across = frame.x_axis(marks[0], marks[-1], 16)
+    body = [draw_labels(frame, across, {mark: tick_text(mark) for mark in marks}, grid=True)]
+    for row in rows:
+        if row.name == reference:
+            x = across.at(row.mean)
+            body.append(rule(x, frame.top, x, frame.bottom, "mean"))
+    body += [_mean_row(row, frame.top + MEAN_ROW * at, across) for at, row in enumerate(rows)]
+    body.append(text((frame.left + frame.right) / 2, frame.bottom + 40, axis))
+    described = "; ".join(f"{row.name}: {row.mean:.3f}" for row in rows)
+    return picture(title, described, Markup().join(body), frame)
+
+
+def _mean_row(row: MeanRow, top: float, across: Axis) -> Markup:
+    x, y = across.at(row.mean), top + 32
+    around = ""
+    elements = []
+    if row.low is not None and row.high is not None:
+        low, high = across.at(row.low), across.at(row.high)
+        elements += [rule(low, y, high, y, "range")]
+        elements += [rule(end, y - 5, end, y + 5, "range") for end in (low, high)]
+        around = f", {row.low:.3f} to {row.high:.3f}"
+    elements.append(marker(0, x, y, f"{row.name}: {row.mean:.3f}{around}"))
+    kind = "level strong" if row.strong else "level"
+    label = text(12, top + 15, f"{row.mean:.3f}  {row.name}", "start", kind, room=420)
+    return element("g", *elements, label, class_="s1" if row.strong else "s0")
