@@ -398,3 +398,24 @@ def test_killed_at_any_moment_nothing_given_is_lost(tmp_path: Path) -> None:
         assert judging.current is not None
         assert judging.current.doc_id == "none"
         judging.answer(1)
+
+
+def test_the_power_grows_with_the_judged_queries(tmp_path: Path) -> None:
+    """The second source is ahead by a half on every other query."""
+    pairs = [
+        Pooled(Query(f"q{n}", "sieve"), doc, ranks)
+        for n in range(12)
+        for doc, ranks in (("d1", (1 + n % 2, 1)), ("d2", (2 - n % 2, None)))
+    ]
+    powers = []
+    with open_judging(pairs, tmp_path / "judged") as judging:
+        for number in range(len(pairs)):
+            judging.answer(1 - number % 2)
+            powers.append(judging.power(0, 1))
+    assert powers[:9] == [None] * 9, "four queries are too few"
+    assert powers[9] is not None
+    assert (powers[9].queries, powers[10]) == (5, powers[9])
+    assert powers[9].difference == pytest.approx(-0.2)
+    assert powers[-1] is not None
+    assert powers[-1].queries == 12
+    assert powers[-1].smallest < powers[9].smallest

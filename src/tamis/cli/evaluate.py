@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -110,6 +111,7 @@ def evaluate(
     from tamis.collection.loss_notes import counted
     from tamis.collection.querylog import refuse_line_numbers
     from tamis.evaluation.report import write_report
+    from tamis.evaluation.run_names import rename_runs
 
     if json + latex + markdown + (per_query == STDIO) > 1:
         raise typer.BadParameter("choose one of --json, --latex, --markdown and --per-query -")
@@ -123,7 +125,8 @@ def evaluate(
     _refuse_swapped(qrels, runs)
     with reading(qrels) as path:
         judged = read_qrels(path, faults)
-    runs_by_name = _runs(_with_baseline(runs, baseline), faults)
+    files = _files_by_name(_with_baseline(runs, baseline))
+    runs_by_name = _runs(files, faults)
     first = None if baseline is None else next(iter(runs_by_name))
     if first is not None and len(runs_by_name) < 2:
         raise InputError("only the baseline to evaluate", hint="name another run to compare")
@@ -161,14 +164,16 @@ def evaluate(
         with writing_to(per_query) as out:
             _write_per_query(evaluation, per_query, out, force)
     if html is not None:
+        names = _page_names(files)
+        shown, shown_comparisons = rename_runs(evaluation, comparisons, names)
         write_report(
             html,
-            evaluation,
-            comparisons,
+            shown,
+            shown_comparisons,
             qrels=judged,
-            runs=runs_by_name,
+            runs=shown.rankings,
             queries=_queries(collection),
-            baseline=first,
+            baseline=None if first is None else names[first],
             level=level,
             command=command(*sys.argv[1:]),
             force=force,
@@ -204,21 +209,45 @@ def _contents(name: str) -> tuple[str, ...]:
     return contents_of(detect_if_possible(name))
 
 
-def _runs(values: list[str], faults: Faults) -> dict[str, Run]:
+class RunFile(NamedTuple):
+    """A run as it was typed; `given_name` is empty where it has none."""
+
+    given_name: str
+    path: str
+
+
+def _files_by_name(values: list[str]) -> dict[str, RunFile]:
     """The runs by name; without one, by the shortest end of their paths that is unique."""
+    typed = [RunFile(*pair) for pair in dict.fromkeys(map(split_name, values))]
+    endings = [Path(run.path).name for run in typed]
+    files: dict[str, RunFile] = {}
+    for run in typed:
+        ending = Path(run.path).name
+        name = run.given_name or (ending if endings.count(ending) == 1 else run.path)
+        if name in files:
+            raise InputError(f"two runs are called {name}", hint="give each its own: NAME=RUN")
+        files[name] = run
+    return files
+
+
+def _runs(files: Mapping[str, RunFile], faults: Faults) -> dict[str, Run]:
     from tamis.collection.runs import read_run
 
-    pairs = dict.fromkeys(map(split_name, values))
-    endings = [Path(path).name for _, path in pairs]
-    runs: dict[str, Run] = {}
-    for name, path in pairs:
-        ending = Path(path).name
-        name = name or (ending if endings.count(ending) == 1 else path)
-        if name in runs:
-            raise InputError(f"two runs are called {name}", hint="give each its own: NAME=RUN")
-        with reading(path) as file:
+    runs = {}
+    for name, run in files.items():
+        with reading(run.path) as file:
             runs[name] = read_run(file, faults)
     return runs
+
+
+def _page_names(files: Mapping[str, RunFile]) -> dict[str, str]:
+    """What the HTML report calls the runs: the names that were typed, else those of the files."""
+    from tamis.evaluation.run_names import names_of_files
+
+    unnamed = {name: run.path for name, run in files.items() if not run.given_name}
+    typed = [run.given_name for run in files.values() if run.given_name]
+    page_names = names_of_files(list(unnamed.values()), typed)
+    return {name: name for name in files} | dict(zip(unnamed, page_names, strict=True))
 
 
 def _with_baseline(runs: list[str], baseline: str | None) -> list[str]:

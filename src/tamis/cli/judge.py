@@ -71,6 +71,7 @@ def judge(
     """
     from tamis.collection.loss_notes import counted
     from tamis.judging import (
+        bm25_among,
         open_judgeable,
         open_judging,
         pool,
@@ -85,7 +86,8 @@ def judge(
         pass  # a folder that cannot be extended is refused before the search
     to_search = sample_queries(queries_to_judge(judgeable, folder, queries), sample, seed)
     say(f"searching for {counted(len(to_search), 'query')} …")
-    items = pool(sources_of(judgeable), to_search, depth, seed)
+    sources = sources_of(judgeable)
+    items = pool(sources, to_search, depth, seed)
     answered = len({item.query.id for item in items})
     if not items:
         raise InputError(
@@ -101,7 +103,7 @@ def judge(
         to_judge = f"{counted(judging.num_left, 'document')} for {counted(answered, 'query')}"
         say(f"to judge: {to_judge}; every answer is saved in {path}")
         with _keys() as read:
-            Desk(judging, judgeable, read).work()
+            Desk(judging, judgeable, read, bm25_among(sources, judgeable)).work()
         options = {"-o": path, "--depth": depth, "--sample": sample, "--seed": seed}
         _summary(judging, path, [str(folder), *([queries] if queries else [])], options)
 
@@ -150,8 +152,16 @@ def _press(stdin: int, pressed: list[str]) -> str:
 class Desk:
     """Where a judge sits: shows what is to_search, takes keys until there is nothing left."""
 
-    def __init__(self, judging: Judging, judgeable: Judgeable, read: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        judging: Judging,
+        judgeable: Judgeable,
+        read: Callable[[], str],
+        bm25: int | None = None,
+    ) -> None:
         self.judging, self.judgeable, self.read = judging, judgeable, read
+        self.bm25 = bm25
+        """The place of BM25 in the pool; None where there is nothing to compare it with."""
         live = sys.stderr.isatty()
         self.out = console(stderr=True, width=80)
         self.width = min(self.out.width, MAX_LINE_WIDTH)
@@ -243,7 +253,7 @@ class Desk:
 
         index, show, line = self.judgeable.index, self._print, Text("─" * self.width, "dim")
         terms = set(index.analyzer.terms(item.query.text))
-        show(_place(self.judging), line, *_query_lines(item))
+        show(_place(self.judging), *self._power(), line, *_query_lines(item))
         title = _marked(visible(document.title or document.id), terms, index.analyzer)
         title.style = "bold"
         if document.title and document.title != document.id:
@@ -260,6 +270,16 @@ class Desk:
         show(line, Text("Does this document answer the query?"), keys)
         if self.note:
             show(Text(self.note, "dim"))
+
+    def _power(self) -> list[Text]:
+        """What the queries judged so far can show; never who is ahead, which would bias a judge."""
+        from rich.text import Text
+
+        power = None if self.bm25 is None else self.judging.power(0, self.bm25)
+        if power is None:
+            return []
+        shows = f"judged queries: {power.queries}, enough to show a difference to BM25 of"
+        return [Text(f"{shows} {power.smallest:.2f} reciprocal rank", "dim")]
 
     def _next_screen(self) -> None:
         if self.out.is_terminal:

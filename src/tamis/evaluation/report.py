@@ -12,15 +12,28 @@ from markupsafe import Markup
 from tamis.durable import new_file
 from tamis.evaluation.curves import RECALL_LEVELS, precision_recall
 from tamis.evaluation.evaluate import Evaluation
+from tamis.evaluation.report_finding import finding
 from tamis.evaluation.report_queries import MAX_ROWS, single_queries
 from tamis.evaluation.report_subject import Subject
 from tamis.evaluation.report_tables import differences, summary
-from tamis.evaluation.significance import Comparison
-from tamis.pages.charts import MAX_BARS, MAX_POINTS, Line, Point, Values, line_panel
+from tamis.evaluation.significance import Comparison, bootstrap_interval
+from tamis.pages.charts import (
+    MAX_BARS,
+    MAX_POINTS,
+    Line,
+    MeanRow,
+    Point,
+    Values,
+    line_panel,
+    mean_intervals,
+)
 from tamis.pages.render import render
 from tamis.pages.svg import picture, swatch
 from tamis.pages.text_format import counted, listed
 from tamis.types import Ids, Qrels, Queries, Run
+
+MIN_RUNS_TO_DRAW = 3
+"""Fewer means than this are read faster in the summary than in a picture."""
 
 
 def write_report(
@@ -76,12 +89,13 @@ def report_page(
     subject = Subject(evaluation, comparisons, qrels, runs, texts, baseline, level)
     return render(
         "evaluation.html",
-        title=f"{', '.join(runs)}: {evaluation.measures[0]}",
-        heading=_heading(subject),
+        finding=finding(subject),
+        basis=_basis(subject),
         facts=_facts(subject),
         date=date or datetime.now(UTC),
         command=command,
         summary=summary(subject),
+        means=_means(subject),
         differences=differences(subject),
         curves=_curves(subject),
         queries=single_queries(subject),
@@ -100,6 +114,21 @@ def query_texts(ids: Ids, queries: Queries | None, runs: Mapping[str, Run]) -> l
     return texts
 
 
+def _basis(subject: Subject) -> list[str]:
+    """What the finding rests on: the test, and queries that a run lacks."""
+    sentences = []
+    if subject.comparisons:
+        tests = subject.comparisons[0].tests
+        corrected = "" if tests == 1 else f", Holm-corrected for {tests} tests"
+        sentences.append(f"p: paired t-test over queries, two-sided{corrected}.")
+    elif len(subject.runs) > 1:
+        sentences.append("To test the differences, name one of the runs as --baseline.")
+    for run, ids in subject.evaluation.missing.items():
+        if len(ids):
+            sentences.append(f"{run} lacks {counted(len(ids))}, counted as zero.")
+    return sentences
+
+
 def _facts(subject: Subject) -> dict[str, str]:
     qrels = subject.qrels
     relevant = int((qrels.grade > 0).sum())
@@ -111,12 +140,57 @@ def _facts(subject: Subject) -> dict[str, str]:
     }
 
 
-def _heading(subject: Subject) -> str:
-    on = f"on {counted(len(subject.evaluation.queries))}"
-    against = f" against {subject.baseline}," if subject.baseline else ""
-    names = subject.compared
-    runs = listed(names) if len(names) <= 3 else f"{len(names)} runs"
-    return f"{runs}{against} {on}"
+def _means(subject: Subject) -> dict[str, Any] | None:
+    """Every run's mean, drawn with an interval, the highest first; None where there are few runs.
+
+    With a baseline the interval is that of the difference to it, so that a run whose interval
+    stays clear of the baseline's line differs. Intervals of the means would hide that: runs share
+    their queries, and vary with them together.
+    """
+    if len(subject.runs) < MIN_RUNS_TO_DRAW:
+        return None
+    means = {run: float(subject.values(run).mean()) for run in subject.runs}
+    order = sorted(means, key=lambda run: -means[run])
+    rows = []
+    for run in order:
+        low, high = _mean_interval(subject, run, means)
+        rows.append(MeanRow(run, means[run], low, high, strong=run == order[0]))
+    title = f"Mean {subject.measure} of every run"
+    axis = f"mean {subject.measure} over {counted(len(subject.evaluation.queries))}"
+    return {
+        "heading": title,
+        "drawing": mean_intervals(rows, title=title, axis=axis, reference=subject.baseline or ""),
+        "caption": _means_caption(subject.baseline),
+    }
+
+
+def _means_caption(baseline: str | None) -> str:
+    if baseline is None:
+        return (
+            "A bar is the 95% interval of the mean (bootstrap over queries). Bars that overlap do "
+            "not show that two runs are alike: a paired test compares them query by query."
+        )
+    return (
+        f"The dashed line is {baseline}. A bar is the 95% interval of the difference to it (paired "
+        "bootstrap over queries, not corrected), drawn around the mean of the run."
+    )
+
+
+def _mean_interval(
+    subject: Subject, run: str, means: Mapping[str, float]
+) -> tuple[float, float] | tuple[None, None]:
+    """The interval around a run's mean; none for the baseline, or where all values are equal."""
+    if subject.baseline is None:
+        interval, start = bootstrap_interval(subject.values(run)), 0.0
+    else:
+        compared = [
+            one
+            for one in subject.comparisons
+            if one.run == run and str(one.measure) == subject.measure
+        ]
+        interval = compared[0].interval if compared else None
+        start = means[subject.baseline]
+    return (None, None) if interval is None else (start + interval.low, start + interval.high)
 
 
 def _curves(subject: Subject) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from tamis.evaluation import Evaluation, parse_measure
 from tamis.evaluation.report import notes, query_texts
 from tamis.evaluation.report_queries import single_queries
@@ -174,36 +176,50 @@ def _facts(result: FitResult) -> dict[str, str]:
 
 
 def _picture(result: FitResult) -> dict[str, Any] | None:
-    """The selected system, BM25, the hybrid and the base model; None where nothing was tested, or
-    where there are not three of them.
-    """
-    if result.evaluation is None:
+    """The chart of the main systems; None where there are not three that were tested."""
+    rows = main_means(result)
+    if len(rows) < MIN_SYSTEMS_TO_DRAW:
         return None
-    hybrid = next((s.name for s in result.systems if s.retriever == "hybrid" and not s.group), None)
-    names = [result.selected, hybrid, result.base_system, result.baseline]
-    tested = [name for name in dict.fromkeys(names) if name in result.evaluation.runs]
-    if len(tested) < MIN_SYSTEMS_TO_DRAW:
-        return None
-    against = {
-        comparison.run: comparison
-        for comparison in result.against_baseline
-        if comparison.measure == parse_measure(result.measure)
-    }
-    bm25 = result.evaluation.mean(result.baseline, result.measure)
-    rows = []
-    for name in tested:
-        interval = against[name].interval if name in against else None
-        low, high = (bm25 + interval.low, bm25 + interval.high) if interval else (None, None)
-        mean = result.evaluation.mean(name, result.measure)
-        rows.append(MeanRow(name, mean, low, high, name == result.selected))
-    title = f"{result.measure} of the selected system, BM25, hybrid and base model"
-    axis = f"mean {result.measure} over {counted(len(result.evaluation.queries))} of the test"
     return {
-        "drawing": mean_intervals(rows, title=title, axis=axis, reference=result.baseline),
+        "drawing": draw_means(result, rows),
         "caption": "The dashed line is BM25. A bar is the 95% interval of the difference to BM25 "
         "(paired bootstrap over queries, not corrected): it shows a difference where it stays "
         "clear of the dashed line.",
     }
+
+
+def main_means(result: FitResult) -> list[MeanRow]:
+    """The means of the selected system, the hybrid, the base model and BM25 on test queries.
+
+    The interval of each is that of its difference to BM25.
+    """
+    evaluation, measure = result.evaluation, result.measure
+    if evaluation is None:
+        return []
+    hybrid = next((s.name for s in result.systems if s.retriever == "hybrid" and not s.group), None)
+    names = [result.selected, hybrid, result.base_system, result.baseline]
+    intervals = {
+        comparison.run: comparison.interval
+        for comparison in result.against_baseline
+        if comparison.measure == parse_measure(measure)
+    }
+    bm25, rows = evaluation.mean(result.baseline, measure), []
+    for name in dict.fromkeys(names):
+        if name is None or name not in evaluation.runs:
+            continue
+        interval = intervals.get(name)
+        low, high = (bm25 + interval.low, bm25 + interval.high) if interval else (None, None)
+        rows.append(
+            MeanRow(name, evaluation.mean(name, measure), low, high, name == result.selected)
+        )
+    return rows
+
+
+def draw_means(result: FitResult, rows: Sequence[MeanRow]) -> Markup:
+    """The chart of some means of a fit."""
+    title = f"{result.measure} of the selected system beside its baselines"
+    axis = f"mean {result.measure} over {result.queries.test:,} test queries"
+    return mean_intervals(rows, title=title, axis=axis, reference=result.baseline)
 
 
 def _meaning(result: FitResult) -> str:

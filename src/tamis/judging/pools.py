@@ -73,6 +73,13 @@ def sources_of(judgeable: Judgeable) -> list[Source]:
     return list({json.dumps(source.spec(), sort_keys=True): source for source in sources}.values())
 
 
+def bm25_among(sources: Sequence[Source], judgeable: Judgeable) -> int | None:
+    """The place of words alone among the sources of a pool; None where it is the only one."""
+    spec = default_source(judgeable.index).spec()
+    place = next(number for number, source in enumerate(sources) if source.spec() == spec)
+    return place or None
+
+
 def _keeps_order(pipeline: Source) -> bool:
     """Whether a pipeline ranks as its retriever does: nothing is re-ranked."""
     if isinstance(pipeline, Then) and isinstance(pipeline.stage, Interpolate):

@@ -15,6 +15,7 @@ from statistics import median
 from tamis import durable
 from tamis.collection.judgements import read_qrels
 from tamis.errors import InputError, OutputError, command
+from tamis.evaluation.power import Power, power_of
 from tamis.judging.folder import JudgedFolder
 from tamis.judging.pools import Pooled
 from tamis.text.near import is_same_query
@@ -22,6 +23,8 @@ from tamis.types import Queries
 
 ASSUMED_SECONDS_PER_ANSWER = 6.0
 """Until the judge's own pace is known."""
+MIN_QUERIES_FOR_POWER = 5
+"""Before that the spread of the differences is hardly known."""
 PACE_ANSWERS = 20
 """The pace is the median of so many last answers, so that a break does not count."""
 
@@ -117,6 +120,24 @@ class Judging:
         judged = ([n in self._grades for n in numbers] for numbers in self._of_query.values())
         return sum(any(flags) and not all(flags) for flags in judged)
 
+    def power(self, system: int, baseline: int) -> Power | None:
+        """What the queries judged so far can show of one source of the pool against another.
+
+        By the reciprocal rank, over queries of which all documents are judged and one at least is
+        relevant; None where these are too few.
+        """
+        differences = []
+        for numbers in self._of_query.values():
+            if not all(number in self._grades for number in numbers):
+                continue
+            relevant = [self._items[n].ranks for n in numbers if self._grades[n] > 0]
+            if relevant:
+                differences.append(
+                    _reciprocal_rank([ranks[system] for ranks in relevant])
+                    - _reciprocal_rank([ranks[baseline] for ranks in relevant])
+                )
+        return power_of(differences) if len(differences) >= MIN_QUERIES_FOR_POWER else None
+
     def answer(self, grade: int) -> None:
         """Judge what is asked: 0 is not relevant, more is better."""
         number = self._current_number()
@@ -157,6 +178,15 @@ class Judging:
         now = self._clock()
         self._took.append(now - self._since)
         self._since = now
+
+
+def _reciprocal_rank(ranks: Iterable[int | None]) -> float:
+    """Of the first relevant document.
+
+    >>> _reciprocal_rank([None, 4, 2]), _reciprocal_rank([None])
+    (0.5, 0.0)
+    """
+    return max((1 / rank for rank in ranks if rank is not None), default=0.0)
 
 
 def _refuse_other_texts(items: Iterable[Pooled], judged_queries: Queries, path: Path) -> None:

@@ -376,7 +376,7 @@ def mean_intervals(rows: Sequence[MeanRow], *, title: str, axis: str, reference:
     >>> mean_intervals(rows, title="t", axis="RR@10", reference="BM25").count('class="marker"')
     2
     """
-    frame = Frame(440, 58 + MEAN_ROW * len(rows), 8, 432, 8, 12 + MEAN_ROW * len(rows))
+    frame = Frame(440, mean_height(rows), 8, 432, 8, 12 + MEAN_ROW * len(rows))
     values = [v for row in rows for v in (row.mean, row.low, row.high) if v is not None]
     marks = ticks(min(values), max(values))
     across = frame.x_axis(marks[0], marks[-1], 16)
@@ -389,6 +389,11 @@ def mean_intervals(rows: Sequence[MeanRow], *, title: str, axis: str, reference:
     body.append(text((frame.left + frame.right) / 2, frame.bottom + 40, axis))
     described = "; ".join(f"{row.name}: {row.mean:.3f}" for row in rows)
     return picture(title, described, Markup().join(body), frame)
+
+
+def mean_height(rows: Sequence[MeanRow]) -> int:
+    """How high the chart of some means is; it is 440 wide."""
+    return 58 + MEAN_ROW * len(rows)
 
 
 def _mean_row(row: MeanRow, top: float, across: Axis) -> Markup:
