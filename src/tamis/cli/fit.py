@@ -175,14 +175,18 @@ def show_plan(inputs: FitInputs, plan: Plan) -> None:
 
 
 def show_sieve(sieve: Sieve, *, verbose: bool = False) -> None:
-    """What was selected, whether it was tested, what a query costs, and what comes next; with
-    `verbose` the table of all systems first.
+    """What was found and selected, whether it was tested, what a query costs, and what comes next;
+    with `verbose` the table of all systems first.
     """
+    from rich.text import Text
+
     from tamis.collection.describe import ByName
+    from tamis.fitting.report import headline
 
     result = sieve.result
     if verbose:
         show(systems_table(result))
+    show(Text(headline(result), "bold"))
     show_facts(ByName(_facts(sieve, verbose)))
     path = str(sieve.path)
     if not result.verified:

@@ -114,7 +114,7 @@ def report_page(
         advice=advice(result, result.power, tested.failures),
         skipped=result.data.get("files_left_out", {}),
         glossary=GLOSSARY,
-        headline=_headline(result),
+        headline=headline(result),
         usage=_usage(result),
         versions=_versions(result),
         verdict=_verdict(result),
@@ -289,7 +289,7 @@ def _versions(result: FitResult) -> dict[str, str]:
     return {"Seed": str(result.seed), "Versions": versions}
 
 
-def _headline(result: FitResult) -> str:
+def headline(result: FitResult) -> str:
     """What was found, in a few words."""
     if result.evaluation is None:
         if result.provisional is not None and result.selected != result.baseline:
