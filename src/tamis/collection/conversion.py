@@ -17,7 +17,7 @@ from tamis.collection.layout import plain_name
 from tamis.collection.loss_notes import counted
 from tamis.collection.querylog import QUERYLOG, name_by_text
 from tamis.collection.readers import is_id, open_collection, read_queries
-from tamis.collection.runs import read_run, read_spec, write_run
+from tamis.collection.runs import RUN, read_run, read_spec, write_run
 from tamis.collection.store import COLLECTION
 from tamis.collection.writers import write_collection, write_queries
 from tamis.errors import InputError
@@ -56,7 +56,7 @@ def convert_any(request: Request) -> list[str]:
     source, faults = Path(request.source), Faults(skip=request.skip)
     format = request.format or detect_format(source, request.columns)
     contents = contents_of(format)
-    if "run" in contents:
+    if "run" in contents or (request.to == RUN.name and all_formats()[format].read_run):
         notes = _run(source, request, faults)
     elif "qrels" in contents:
         notes = _qrels(source, request, faults)
@@ -74,8 +74,8 @@ def _run(source: Path, request: Request, faults: Faults) -> list[str]:
     if request.to:  # refused before all of the run is read
         find_writer(request.to, lambda format: format.write_run, "a run")
     run, spec = read_run(source, faults), read_spec(source)
-    to, force = request.to or "", request.force
-    return write_run(run, request.target, format=to, force=force, spec=spec)
+    to = "" if request.to in (None, RUN.name) else request.to
+    return write_run(run, request.target, format=to, force=request.force, spec=spec)
 
 
 def _qrels(source: Path, request: Request, faults: Faults) -> list[str]:

@@ -194,10 +194,11 @@ def _only(folder: Path, suffix: str) -> Path:
 
 def _map_checked(path: Path, expected: Mapping[str, Any]) -> NDArray[Any]:
     """A matrix, memory-mapped, that has the checksum which is expected of it, if one is."""
-    matrix = _map_matrix(path)
+    if not path.is_file():
+        raise DamagedError(f"there is no {path}", hint=DAMAGED_HINT)
     if CHECKSUM in expected and _checksum(path) != expected[CHECKSUM]:
         raise DamagedError(f"{path} is not what was written", hint=DAMAGED_HINT)
-    return matrix
+    return _map_matrix(path)
 
 
 def _map_matrix(path: Path) -> NDArray[Any]:
