@@ -117,7 +117,7 @@ def _judged_split(collection: Collection, split: str | None) -> Qrels:
     splits = collection.qrels
     if split is None and len(splits) == 1:
         return next(iter(splits.values()))
-    if split not in splits:
+    if split is None or split not in splits:
         found = f"no split {split!r}" if split else f"{counted(len(splits), 'split')} of judgements"
         names = ", ".join(splits) or "none: give judgements with --qrels"
         raise InputError(
