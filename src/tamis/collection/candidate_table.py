@@ -96,6 +96,11 @@ def read_candidates(path: Path, faults: Faults) -> Run:
     return candidate_run(*table.judged)
 
 
+def read_relevancies(path: Path, faults: Faults) -> Qrels:
+    """The relevancies of a table as judgements."""
+    return _Table(path, faults).judged[1]
+
+
 class _Table:
     """What is read of one table, each part when it is asked for."""
 
@@ -181,5 +186,6 @@ RERANKING = Format(
     detect=_is_reranking,
     open_collection=open_reranking,
     read_run=read_candidates,
+    read_qrels=read_relevancies,
     conversions={"indexed": reranking_to_parquet},
 )
