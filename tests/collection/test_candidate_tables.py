@@ -24,6 +24,7 @@ from tamis.collection.candidate_selection import Selection, relevancy_of, select
 from tamis.collection.candidate_statistics import candidate_facts
 from tamis.collection.candidate_table_writer import write_candidate_table
 from tamis.collection.detection import detect_format
+from tamis.collection.judgements import read_qrels
 from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run, write_run
 from tamis.collection.store import write_store
@@ -82,6 +83,15 @@ def test_convert_to_run(tmp_path: Path) -> None:
         assert read_run(tmp_path / name).to_dict() == read_run(table).to_dict()
     assert read_run(tmp_path / "c.parquet").queries.texts == ("what is a sieve", "grain")
     assert (tmp_path / "c.trec").read_text().startswith("20 Q0 9 1 0.0")
+
+
+def test_as_judgements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = write(tmp_path / "t.tsv")
+    assert read_qrels(table).to_dict() == {"20": {"100": 1, "9": 0}, "3": {"1000": 1, "9": 0}}
+    (tmp_path / "run.trec").write_text("20 Q0 100 1 2 x\n20 Q0 9 2 1 x\n3 Q0 9 1 1 x\n")
+    arguments = [str(table), str(tmp_path / "run.trec"), "-m", "RR", "--json"]
+    assert command(["evaluate", *arguments]) == 0
+    assert "0.5" in capsys.readouterr().out
 
 
 BAD = {
