@@ -119,3 +119,9 @@ def test_fields_reach_the_documents(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("---\ntitle: Sieves\ntags: [a, b]\n---\n# Drum\n")
     [document] = open_files(tmp_path, Faults()).documents
     assert document == Document("a.md", "# Drum\n", "Sieves", {"tags": '["a","b"]'})
+
+
+@pytest.mark.parametrize("value", ["[broken", "{a: 1", "*name", "|"])
+def test_a_broken_title_is_no_title(value: str) -> None:
+    matter = read_front_matter(f"---\ntitle: {value}\na: [\n---\n# Heading\n")
+    assert (matter.problem is not None, matter.title) == (True, "")

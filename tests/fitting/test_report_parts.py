@@ -136,7 +136,7 @@ def test_what_to_do_next(fitted: tuple[FitResult, RankedQueries]) -> None:
     deeper = Run.from_dict({"q1": {"b": 1.0}})
     failures = find_failures(QRELS, CANDIDATES, "RR@10", depth=2, deeper=deeper)
     steps = {step.what: step.command for step in advice(result, None, failures)}
-    assert steps["Re-rank more candidates"].endswith("--depth 8")
+    assert steps["Re-rank more candidates"].endswith("--depth 8 --force")
     assert "Give it more judgements to learn from, or a larger base model" in steps
     assert steps["Allow more time"].endswith("--max-time 2h")
     long = replace(result, data={"truncated_documents": 9})
@@ -152,3 +152,19 @@ def test_the_cost_of_a_query_is_measured_in_a_process_of_its_own(tmp_path: Path)
     size = sum(file.stat().st_size for file in (tmp_path / "s").rglob("*") if file.is_file())
     assert (cost.disk_bytes, cost.queries, cost.threads) == (size, 2, 1)
     assert measure_query_cost(tmp_path / "nothing", ["drum"], 1) is None
+
+
+def test_advice_keeps_the_judgements_of_the_fit(fitted: tuple[FitResult, RankedQueries]) -> None:
+    command = "tamis fit my.sieve -o my.sieve --qrels judged"
+    result = replace(fitted[0], data={"truncated_documents": 3}, command=command)
+    commands = [step.command for step in advice(result, None, None)]
+    assert f"{command} --passages words:150:75 --force" in commands
+    in_python = replace(result, command="tamis.fit(…, out='my.sieve')")
+    assert not any("--passages" in step.command for step in advice(in_python, None, None))
+
+
+def test_a_log_on_which_both_agree(fitted: tuple[FitResult, RankedQueries]) -> None:
+    same = Run.from_dict({"1": {"a": 1.0}}).with_queries(Queries.of([Query("1", "words")]))
+    log = compare_on_log(same, same, lambda n: Document(n, n), lambda document, query: "")
+    page = Page(report_page(fitted[0], replace(fitted[1], log=log), date=DATE))
+    assert "Both systems have the same first document for each." in page.words

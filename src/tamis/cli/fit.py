@@ -230,7 +230,7 @@ def _facts(sieve: Sieve, verbose: bool) -> dict[str, str]:
         texts = [f"{name} {value:.2f}" for name, value in values.items() if value is not None]
         if texts:
             facts["answer threshold"] = ", ".join(texts)
-    cost = result.selected_system.milliseconds
+    cost = result.cost.milliseconds if result.cost else result.selected_system.milliseconds
     size = sum(file.stat().st_size for file in sieve.path.rglob("*") if file.is_file())
     per_query = "" if cost is None else f"{cost:.{1 + (cost < 1)}f} ms per query, "
     facts["cost"] = f"{per_query}{size_text(size)} on disk"

@@ -27,6 +27,8 @@ _YAML = re.compile(
 _TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*(?:\n|\Z)", re.S | re.M)
 _TITLE_LINE = re.compile(r"^title:[ \t]*+([^>|\s].*)", re.M)
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_NOT_PLAIN = ("[", "{", "|", ">", "&", "*")
+"""What begins a value of YAML or TOML that is no plain text."""
 _HINT = "write YAML between lines of --- or TOML between lines of +++"
 
 
@@ -61,7 +63,8 @@ def read_front_matter(text: str) -> FrontMatter:
         return _converted(block.end(), values)
     except Unreadable as problem:
         title_line = _TITLE_LINE.search(block[1])
-        title = _unquoted(title_line[1].rstrip(" \t")) if title_line else ""
+        value = title_line[1].rstrip(" \t") if title_line else ""
+        title = "" if value.startswith(_NOT_PLAIN) else _unquoted(value)
         return FrontMatter(block.end(), title, problem=problem)
 
 

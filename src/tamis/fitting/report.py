@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tamis.evaluation import Evaluation, parse_measure
+from tamis.evaluation.randomisation import VALUE_TOLERANCE
 from tamis.evaluation.report import notes, query_texts
 from tamis.evaluation.report_queries import single_queries
 from tamis.evaluation.report_subject import Subject
@@ -293,7 +294,10 @@ def headline(result: FitResult) -> str:
     """What was found, in a few words."""
     if result.evaluation is None:
         if result.provisional is not None and result.selected != result.baseline:
-            return f"{signed(result.provisional.difference)} against BM25, provisional"
+            difference = result.provisional.difference
+            if abs(difference) <= VALUE_TOLERANCE:
+                return "As good as BM25, provisional"
+            return f"{signed(difference)} against BM25, provisional"
         return "Not tested yet"
     queries = f"{len(result.evaluation.queries):,} test queries"
     if result.selected == result.baseline:

@@ -68,7 +68,7 @@ def _truncated(result: FitResult) -> Advice | None:
         return None
     why = f"{truncated:,} documents are longer than the model reads, and their ends are ignored."
     return Advice(
-        "Split long documents into passages", why, f"{_again(result)} --passages words:150:75"
+        "Split long documents into passages", why, _again(result, "--passages words:150:75")
     )
 
 
@@ -82,7 +82,7 @@ def _deeper(result: FitResult, failures: Failures | None) -> Advice | None:
         f"{reach:,} of {failures.relevant:,} relevant documents are ranked between "
         f"{failures.depth} and {failures.next_depth}, where nothing is re-ranked."
     )
-    command = f"{_again(result)} --depth {failures.next_depth}"
+    command = _again(result, f"--depth {failures.next_depth}")
     return Advice("Re-rank more candidates", why, command)
 
 
@@ -101,8 +101,13 @@ def _more_time(result: FitResult) -> Advice | None:
     if not unplanned:
         return None
     return Advice("Allow more time", f"this was not tried: {', '.join(unplanned)}.",
-                  f"{_again(result)} --max-time 2h")  # fmt: skip
+                  _again(result, "--max-time 2h"))  # fmt: skip
 
 
-def _again(result: FitResult) -> str:
-    return shlex.join(["tamis", "fit", result.path, "-o", result.path, "--force"])
+def _again(result: FitResult, option: str) -> str:
+    """The same fit with one option more; empty where the fit was no command, as in Python.
+
+    The command is the whole one: a fit of the sieve alone would lack judgements from elsewhere.
+    """
+    is_command = result.command.startswith("tamis fit ")
+    return f"{result.command} {option} --force" if is_command else ""

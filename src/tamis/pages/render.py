@@ -52,4 +52,4 @@ def _fixed(value: float | None, digits: int = 4) -> str:
 
 
 def _interval(interval: Any) -> str:
-    return "one query" if interval is None else text_format.interval(interval.low, interval.high)
+    return "none" if interval is None else text_format.interval(interval.low, interval.high)
