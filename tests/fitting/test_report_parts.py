@@ -138,7 +138,7 @@ def test_what_to_do_next(fitted: tuple[FitResult, RankedQueries]) -> None:
     steps = {step.what: step.command for step in advice(result, None, failures)}
     assert steps["Re-rank more candidates"].endswith("--depth 8 --force")
     assert "Give it more judgements to learn from, or a larger base model" in steps
-    assert steps["Allow more time"].endswith("--max-time 2h")
+    assert steps["Allow more time"].endswith("--max-time 2h --force")
     long = replace(result, data={"truncated_documents": 9})
     assert "--passages" in next(s.command for s in advice(long, None, None) if "passages" in s.what)
 
