@@ -33,6 +33,8 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
         "interpolate": "tamis.pipeline.interpolation:open_stage",
         "top": "tamis.pipeline.composition:open_top",
         "chain": "tamis.pipeline.composition:open_chain",
+        "logistic-regression": "tamis.rankers.logistic_regression:open_stage",
+        "lambdamart": "tamis.rankers.lambdamart:open_stage",
     },
     "scorer": {
         "cross-encoder": "tamis.models.scorer_specs:open_cross_encoder",

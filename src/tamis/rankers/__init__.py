@@ -1,0 +1,1 @@
+"""Learning to rank without transformers: text embeddings, features and rankers."""
