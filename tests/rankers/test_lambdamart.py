@@ -28,7 +28,7 @@ from tamis.registry import open_stage
 from tamis.testing import check_stage
 from tamis.types import Qrels, Run
 
-xgboost: Any = pytest.importorskip("xgboost")
+xgboost: Any = pytest.importorskip("xgboost", reason="the extra rankers is not installed")
 SMALL = LambdaMARTSettings(max_depth=3, n_estimators=8, gamma=0.0, list_size=5, threads=1)
 NAMES = {"learning_rate": 0.3, "gamma": 0.0, "max_depth": 3, "n_estimators": 8}
 
