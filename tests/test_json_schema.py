@@ -72,6 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "a.trec").write_text(RUN)
     (folder / "b.trec").write_text(OTHER_RUN)
     (folder / "log.txt").write_text("drum sieve\nfish\n")
+    (folder / "table.tsv").write_text("1\t7\tsieve\tSieves sort.\t1\n1\t9\tsieve\tDrums.\t0\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run(["index", "docs", "-o", "index"]) == 0
@@ -91,6 +92,7 @@ class Call(NamedTuple):
 CALLS = [
     Call("info docs", "tamis.info", "A collection"),
     Call("info docs --passages words:5", "tamis.info", "A collection"),
+    Call("info table.tsv", "tamis.info", "A collection"),
     Call("info a.trec", "tamis.info", "A run"),
     Call("info qrels.txt", "tamis.info", "Judgements"),
     Call("info log.txt", "tamis.info", "Queries"),

@@ -36,6 +36,7 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
         "logistic-regression": "tamis.rankers.logistic_regression:open_stage",
         "lambdamart": "tamis.rankers.lambdamart:open_stage",
     },
+    "text_embedder": {"mean": "tamis.rankers.text_embeddings:open_embedder"},
     "scorer": {
         "cross-encoder": "tamis.models.scorer_specs:open_cross_encoder",
         "bi-encoder": "tamis.models.scorer_specs:open_bi_encoder",

@@ -364,3 +364,62 @@ def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixtu
     assert onnx.score == pytest.approx(torch.score, abs=1e-4)
     assert run([*arguments, "-o", "a.trec", "--backend", "onnx-int8"]) == 1
     assert "has no onnx/model_qint8.onnx" in capsys.readouterr().err
+
+
+TABLE = [
+    ("q1", "d1", "drum sieve", "A drum sieve sorts grain."),
+    ("q2", "d2", "fish net", "A net."),
+    ("q1", "d3", "drum sieve", "Flour"),
+    ("q1", "d2", "drum sieve", "A net."),
+]
+
+
+def write_table(path: Path) -> Path:
+    rows = [
+        f"{q}\t{p}\t{text}\t{passage}\t{n % 2}\n" for n, (q, p, text, passage) in enumerate(TABLE)
+    ]
+    path.write_text("qid\tpid\tquery\tpassage\trelevancy\n" + "".join(rows), "utf-8")
+    return path
+
+
+def test_a_table_brings_candidates_queries_and_texts(folder: Path) -> None:
+    table = write_table(folder / "table.tsv")
+    arguments = ["--model", "model", "--no-cache", "--force"]
+    assert run(["rerank", str(table), *arguments, "-o", "out.parquet"]) == 0
+    scorer = open_ranker("model").scorer
+    reranked = read_run("out.parquet")
+    assert len(reranked) == 2
+    for query, doc, text, passage in TABLE:
+        expected = score_texts(scorer, text, [passage])[0]
+        assert dict(reranked[query])[doc] == pytest.approx(expected, rel=1e-5)
+    assert run(["convert", str(table), "candidates.parquet", "--to", "run"]) == 0
+    assert (
+        run(["rerank", "candidates.parquet", "-c", str(table), *arguments, "-o", "again.trec"]) == 0
+    )
+    again = read_run("again.trec")
+    for query in reranked:
+        assert again[query].ids == reranked[query].ids
+
+
+def test_all_candidates_of_a_table_are_re_ranked(folder: Path) -> None:
+    rows = [f"q\t{n}\tdrum\tdrum {'sieve ' * (n % 7)}\t0\n" for n in range(150)]
+    Path("table.tsv").write_text("".join(rows), "utf-8")
+    arguments = [
+        "rerank",
+        "table.tsv",
+        "--model",
+        "model",
+        "--no-cache",
+        "--force",
+        "-o",
+        "o.parquet",
+    ]
+    assert run(arguments) == 0
+    assert (read_run("o.parquet").extra["passage"] >= 0).sum() == 150
+    assert run([*arguments, "--depth", "20"]) == 0
+    assert (read_run("o.parquet").extra["passage"] >= 0).sum() == 20
+
+
+def test_a_run_needs_a_collection(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rerank", "run.trec", "--model", "model", "-o", "out.trec"]) == 2
+    assert "-c COLLECTION is missing" in capsys.readouterr().err

@@ -191,6 +191,27 @@ def test_ideal_gain_that_is_not_cut() -> None:
     assert values("nDCG_uncut@2", {"x": 1}, ranking) == 0
 
 
+def evaluate_as_you_does(relevant_ranks: list[int], cutoff: int) -> tuple[float, float]:
+    """AP and nDCG by equations 1 to 4 of You's coursework, natural logarithm included."""
+    within = sorted(rank for rank in relevant_ranks if rank <= cutoff)
+    precisions = [number / rank for number, rank in enumerate(within, 1)]
+    gain = sum(1 / math.log(rank + 1) for rank in within)
+    ideal = sum(1 / math.log(rank + 1) for rank in range(1, len(relevant_ranks) + 1))
+    return (sum(precisions) / len(precisions) if precisions else 0.0), gain / ideal
+
+
+@pytest.mark.parametrize("cutoff", [3, 10, 100])
+@pytest.mark.parametrize(
+    "relevant_ranks", [[1], [2, 3], [4], [3, 10, 100], [11, 12, 500], [1, 2, 3, 4, 5], [101]]
+)
+def test_the_measures_of_the_classical_rankers(relevant_ranks: list[int], cutoff: int) -> None:
+    ranking = [f"d{rank}" for rank in range(1, 1001)]
+    grades = {f"d{rank}": 1 for rank in relevant_ranks}
+    average_precision, gain = evaluate_as_you_does(relevant_ranks, cutoff)
+    assert values(f"AP_found@{cutoff}", grades, ranking) == pytest.approx(average_precision)
+    assert values(f"nDCG_uncut@{cutoff}", grades, ranking) == pytest.approx(gain)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -129,7 +129,6 @@ BAD_FILES = [
     (b"1 2\na " + np.array([1, np.nan], "f4").tobytes(), InputError, "'a' .row 0. is not all"),
     (gzip.compress(LINES.encode(), mtime=0)[:-9], InputError, "is cut short"),
     (bytes(range(256)), UnknownFormatError, "neither text nor"),
-    (word_vector_files.FASTTEXT_MAGIC + bytes(50), UnknownFormatError, r"fastText model \(.bin\)"),
     (b"\x93NUMPY\x01\x00v\x00{}\n", UnknownFormatError, "matrix without words"),
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ from tamis.cli.options import (
     QrelsFiles,
     QueriesFile,
     ReadOptions,
+    Seed,
     with_options,
 )
 from tamis.cli.sieves import described as described_sieve
@@ -24,10 +25,93 @@ from tamis.cli.sieves import is_sieve
 from tamis.errors import InputError
 
 if TYPE_CHECKING:
+    from tamis.collection.candidate_selection import Selection
     from tamis.collection.conversion import Request
     from tamis.collection.describe import Facts
 
 EXAMPLES_PANEL = "Training examples"
+TABLE_PANEL = "Re-ranking table (--to reranking-tsv)"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Which candidates a re-ranking table has."""
+
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            "--candidates",
+            metavar="RUN",
+            help="A run with the candidates of each query.",
+            rich_help_panel=TABLE_PANEL,
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option(
+            "--split",
+            metavar="NAME",
+            help="Split of the judgements. Default: the only one.",
+            rich_help_panel=TABLE_PANEL,
+        ),
+    ] = None
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            "--depth",
+            metavar="N",
+            min=1,
+            help="Candidates per query. Default: all of the run.",
+            rich_help_panel=TABLE_PANEL,
+        ),
+    ] = None
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            metavar="N",
+            min=1,
+            help="Write a random sample of so many queries. Default: all.",
+            rich_help_panel=TABLE_PANEL,
+        ),
+    ] = None
+    short_queries: Annotated[
+        int,
+        typer.Option(
+            "--short-queries",
+            metavar="N",
+            min=0,
+            help="So many queries, drawn at random, keep only --short-depth candidates.",
+            rich_help_panel=TABLE_PANEL,
+        ),
+    ] = 0
+    short_depth: Annotated[
+        int,
+        typer.Option(
+            "--short-depth",
+            metavar="N",
+            min=1,
+            help="Candidates of such a query: the relevant, then the first.",
+            rich_help_panel=TABLE_PANEL,
+        ),
+    ] = 50
+    seed: Seed = 0
+
+    def check(self, to: str | None) -> None:
+        """Refuse options that another target would ignore."""
+        from tamis.collection.conversion import RERANKING_TSV
+
+        if to != RERANKING_TSV and self != TableOptions():
+            raise typer.BadParameter(
+                "--candidates, --split, --depth, --sample, --short-queries, --short-depth and "
+                f"--seed are for --to {RERANKING_TSV}"
+            )
+
+    def selection(self) -> Selection:
+        """The same for the library."""
+        from tamis.collection.candidate_selection import Selection
+
+        return Selection(self.depth, self.sample, self.short_queries, self.short_depth, self.seed)
 
 
 @with_options
@@ -177,12 +261,14 @@ def convert(
     source: Annotated[str, typer.Argument(metavar="FROM", help="What to read; - is stdin.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="What to write; - is stdout.")],
     read: ReadOptions,
+    table: TableOptions,
     to: Annotated[
         str | None,
         typer.Option(
             "--to",
             metavar="NAME",
-            help="Format to write, such as collection, beir or jsonl, for runs trec or parquet. "
+            help="Format to write, such as collection, beir or jsonl, for runs trec or parquet, "
+            "run or reranking-tsv for candidates. "
             "Default: by the ending of TO, for a folder collection. An unknown name lists all.",
         ),
     ] = None,
@@ -199,6 +285,7 @@ def convert(
     """
     from tamis.collection.conversion import Request, convert_any
 
+    table.check(to)
     with reading(source) as path, writing_to(target) as out:
         request = Request(
             source if source != STDIO else path,
@@ -211,6 +298,9 @@ def convert(
             only_queries=only_queries,
             skip=read.skips_bad_lines,
             force=force,
+            candidates=table.candidates,
+            split=table.split,
+            selection=table.selection(),
         )
         for note in convert_any(request):
             say(f"note: {note}")

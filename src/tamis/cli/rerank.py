@@ -20,7 +20,6 @@ from tamis.cli.common import (
 )
 from tamis.cli.options import (
     ADVANCED_PANEL,
-    CollectionOption,
     Force,
     Json,
     QueriesFile,
@@ -33,10 +32,8 @@ from tamis.cli.options import (
 from tamis.cli.rerank_inputs import (
     check_cache,
     check_output,
-    open_documents,
-    read_run_file,
+    open_inputs,
     score_cache,
-    with_texts,
 )
 from tamis.cli.sieves import is_sieve, settings_of_sieve
 
@@ -49,8 +46,12 @@ BERT_3S = "bert-3s"
 
 @with_options
 def rerank(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run to re-rank; - is stdin.")],
-    collection: CollectionOption,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="The run to re-rank, or a re-ranking table; - is stdin."
+        ),
+    ],
     model: Annotated[
         str,
         typer.Option(
@@ -63,12 +64,22 @@ def rerank(
         str, typer.Option("-o", "--output", metavar="RUN", help="The run to write; - is stdout.")
     ],
     read: ReadOptions,
+    collection: Annotated[
+        str | None,
+        typer.Option(
+            "-c",
+            "--collection",
+            metavar="COLLECTION",
+            help="The documents: a collection or an index. Default: those of a re-ranking table.",
+        ),
+    ] = None,
     depth: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=1,
-            help="Documents to re-rank per query. Default: 100, or the sieve's depth.",
+            help="Documents to re-rank per query. Default: 100, or the sieve's depth; all of a "
+            "re-ranking table.",
         ),
     ] = None,
     queries: QueriesFile = None,
@@ -157,9 +168,9 @@ def rerank(
     _check_use(aggregate, tune, cache, no_cache, latency, json and output == STDIO)
     check_cache(cache, output, run)
     check_output(output, force)
-    skip = read.skips_bad_lines
-    documents, own_queries, faults = open_documents(collection, read)
-    candidates = with_texts(read_run_file(run, skip), queries, own_queries, skip)
+    documents, candidates, is_table, faults = open_inputs(run, collection, queries, read)
+    if is_table and depth is None:  # the order of a table says nothing: all are re-ranked
+        depth = max(int(candidates.sizes().max(initial=1)), 1)
     column = None
     if is_sieve(model):
         sieve = settings_of_sieve(model, candidates, fusion_weight)

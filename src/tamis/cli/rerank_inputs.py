@@ -43,6 +43,31 @@ def open_documents(
     return collection, collection.queries, collection.faults
 
 
+def open_inputs(
+    run: str, collection: str | None, queries: str | None, read: ReadOptions
+) -> tuple[Index | Collection, Run, bool, Faults]:
+    """Documents, candidates with the texts of their queries, and whether a table brought both.
+
+    A re-ranking table brings its candidates, and without a collection its documents as well.
+    """
+    from tamis.collection.candidate_table import RERANKING, CandidateTable
+    from tamis.collection.detection import detect_if_possible
+
+    skip = read.skips_bad_lines
+    is_table = run != STDIO and RERANKING.name in (read.format, detect_if_possible(run))
+    if collection is None:
+        if not is_table:
+            raise typer.BadParameter(
+                "-c COLLECTION is missing: of runs only a re-ranking table brings its documents"
+            )
+        table = read.open(run)
+        assert isinstance(table, CandidateTable)
+        return table, with_texts(table.candidates(), queries, None, skip), True, table.faults
+    documents, own_queries, faults = open_documents(collection, read)
+    candidates = with_texts(read_run_file(run, skip), queries, own_queries, skip)
+    return documents, candidates, is_table, faults
+
+
 def with_texts(run: Run, file: str | None, queries: Queries | None, skip: bool) -> Run:
     """The run with its queries' texts: of a file, else its own, else the collection's.
 

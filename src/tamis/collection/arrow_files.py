@@ -151,6 +151,12 @@ def read_metadata(path: Path) -> dict[bytes, bytes]:
         return dict(file.schema_arrow.metadata or {})
 
 
+def read_column_names(path: Path) -> list[str]:
+    """The names of the columns of a Parquet file."""
+    with reading(path), _open_parquet(path) as file:
+        return list(file.schema_arrow.names)
+
+
 def read_parquet(
     path: Path, source: pa.Buffer | None = None, *, hint: str = FILE_WHOLE_HINT
 ) -> pa.Table:

@@ -33,13 +33,18 @@ from tamis.collection.samples import is_number
 from tamis.errors import InputError, LineError
 from tamis.types._string_numbers import Interner
 from tamis.types._strings import pack
+from tamis.types.qrels import GRADES
 
 COLUMNS = ("qid", "pid", "query", "passage", "relevancy")
+INDEX_COLUMNS = ("q_idx", "p_idx")
+"""What a sorted table has beside them: the number of the query, and of the passage within it."""
+QUERY_COLUMNS = ("query", "queries")
+"""How the column of query texts may be called in Parquet."""
 BATCH_ROWS = 4096
 CHUNK_CHARACTERS = 1 << 26
 """How many characters are sorted in memory at a time."""
 NEEDED_COLUMNS = "needs: qid, pid, query, passage and relevancy, with tabs between"
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 class Row(NamedTuple):
@@ -109,48 +114,69 @@ def _rows(path: Path, faults: Faults) -> Iterator[Row]:
     if is_parquet:
         yield from _parquet_rows(path)
         return
-    first = True
+    first, width = True, len(COLUMNS)
     for number, line in numbered_lines(path, faults):
         cells = line.split("\t")
-        is_header = first and len(cells) == len(COLUMNS) and not is_number(cells[4])
+        is_header = first and is_header_of_table(cells)
         first = False
         if is_header:
+            width = len(cells)
             continue
-        row = _row(path, number, cells)
+        row = _row(path, number, cells, width)
         if isinstance(row, Row):
             yield row
         else:
             faults.meet(row)
 
 
+def is_header_of_table(cells: list[str]) -> bool:
+    """Whether the cells of a first line name the columns; the two of a sorted table may follow."""
+    indexes = cells[len(COLUMNS) :]
+    has_width = len(cells) == len(COLUMNS) or tuple(indexes) == INDEX_COLUMNS
+    return has_width and not is_number(cells[len(COLUMNS) - 1])
+
+
 def _parquet_rows(path: Path) -> Iterator[Row]:
     number = 0
     for batch in parquet_batches(path, BATCH_ROWS):
         table = pa.Table.from_batches([batch])
-        ids, texts, numbers = ["qid", "pid"], ["query", "passage"], ["relevancy"]
+        query_column = next((n for n in QUERY_COLUMNS if n in table.column_names), "query")
+        ids, texts, numbers = ["qid", "pid"], [query_column, "passage"], ["relevancy"]
         check_columns(table, path, NEEDED_COLUMNS, ids=ids, texts=texts, numbers=numbers)
-        for qid, pid, query, passage, relevancy in rows_of(table.select(COLUMNS), path):
+        columns = table.select([*ids, *texts, *numbers])
+        for qid, pid, query, passage, relevancy in rows_of(columns, path):
             number += 1
+            if not _is_grade(relevancy):
+                raise _bad_relevancy(path, number, relevancy)
             yield Row(number, str(qid), str(pid), query, passage, int(relevancy))
 
 
-def _row(path: Path, line: int, cells: list[str]) -> Row | LineError:
-    if len(cells) != len(COLUMNS):
+def _row(path: Path, line: int, cells: list[str], width: int) -> Row | LineError:
+    if len(cells) != width:
         plural = "column" if len(cells) == 1 else "columns"
-        problem = f"{len(cells)} {plural} instead of {len(COLUMNS)}"
+        problem = f"{len(cells)} {plural} instead of {width}"
         return LineError(path, line, problem, hint=NEEDED_COLUMNS)
+    cells = cells[: len(COLUMNS)]
     for name, cell in zip(COLUMNS, cells, strict=True):
         if not cell.strip() and name != "passage":
             return LineError(path, line, f"the {name} is empty", hint=NEEDED_COLUMNS)
     qid, pid, query, passage, relevancy = cells
-    if not is_number(relevancy) or not float(relevancy).is_integer():
-        return LineError(
-            path,
-            line,
-            f"the relevancy is {relevancy!r}, not a whole number",
-            hint="0 is not relevant, 1 is relevant",
-        )
+    if not is_number(relevancy) or not _is_grade(float(relevancy)):
+        return _bad_relevancy(path, line, relevancy)
     return Row(line, qid, pid, query, passage, int(float(relevancy)))
+
+
+def _is_grade(relevancy: float) -> bool:
+    return float(relevancy).is_integer() and GRADES.min <= relevancy <= GRADES.max
+
+
+def _bad_relevancy(path: Path, line: int, relevancy: object) -> LineError:
+    return LineError(
+        path,
+        line,
+        f"the relevancy is {relevancy!r}, not a whole number",
+        hint="0 is not relevant, 1 is relevant",
+    )
 
 
 def rows_of(rows: pa.RecordBatch | pa.Table, path: Path) -> Iterator[tuple[Any, ...]]:
@@ -230,7 +256,7 @@ class _Order:
         """Ids of one chunk, as numbers where that is the type."""
         if self.types[name] != pa.int64():
             return pa.array(values, self.types[name])
-        if not all(map(_INTEGER.fullmatch, values)):
+        if not all(map(INTEGER.fullmatch, values)):
             raise _NotInteger(name)
         return pa.array([int(value) for value in values], pa.int64())
 

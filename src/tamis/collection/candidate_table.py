@@ -1,28 +1,34 @@
-"""Candidates with their texts in one table, `qid pid query passage relevancy`, as a collection."""
+"""Candidates with their texts in one table, `qid pid query passage relevancy`: a collection, and a
+run of the candidates of each query."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.collection._records import holds_records
+from tamis.collection.arrow_files import PARQUET_MAGIC, read_column_names
 from tamis.collection.base import Collection, Faults, Streamed
 from tamis.collection.candidate_rows import (
     COLUMNS,
+    INDEX_COLUMNS,
+    QUERY_COLUMNS,
     good_batches,
     judged_again,
     number_ids,
     reranking_to_parquet,
 )
+from tamis.collection.candidate_statistics import candidate_facts
 from tamis.collection.checks import SeenIds
 from tamis.collection.formats import Format
 from tamis.collection.samples import FileHead, is_number, mostly
 from tamis.errors import InputError
-from tamis.types import Document, Ids, Qrels, Queries, Query
+from tamis.types import Document, Ids, Qrels, Queries, Query, Run
 from tamis.types._string_numbers import Interner
 
 SPLIT = "all"
@@ -47,14 +53,52 @@ def open_reranking(path: Path, faults: Faults) -> Collection:
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="is the path right?")
     table = _Table(path, faults)
-    return Collection(
+    return CandidateTable(
         path.stem,
-        "reranking",
+        RERANKING.name,
         Streamed(table.documents),
         lambda: table.judged[0],
         lambda: {SPLIT: table.judged[1]},
         faults,
     )
+
+
+class CandidateTable(Collection):
+    """A table of candidates as a collection."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Its columns, and how its candidates are spread over relevancies and queries."""
+        return candidate_facts(self.qrels[SPLIT])
+
+    def candidates(self) -> Run:
+        """The candidates of each query, with the texts of the queries; see `candidate_run`."""
+        return candidate_run(self.queries, self.qrels[SPLIT])
+
+
+def candidate_run(queries: Queries, qrels: Qrels) -> Run:
+    """Every judged document as a candidate of its query, all with the score 0.
+
+    The order of a table says nothing, or tells what is relevant; so all are tied, and stand in the
+    order of their ids.
+
+    >>> qrels = Qrels.from_dict({"q": {"a": 1, "b": 0}})
+    >>> list(candidate_run(Queries.of([Query("q", "drum")]), qrels)["q"])
+    [('b', 0.0), ('a', 0.0)]
+    """
+    texts = queries.select(qrels.queries.positions_in(queries.ids))
+    score = np.zeros(len(qrels.doc), np.float32)
+    return Run._sorted_from_distinct(texts, qrels.docs, qrels.offsets, qrels.doc, score)
+
+
+def read_candidates(path: Path, faults: Faults) -> Run:
+    """The candidates of a table as a run, in one pass."""
+    table = _Table(path, faults)
+    return candidate_run(*table.judged)
+
+
+def read_relevancies(path: Path, faults: Faults) -> Qrels:
+    """The relevancies of a table as judgements."""
+    return _Table(path, faults).judged[1]
 
 
 class _Table:
@@ -115,11 +159,16 @@ class _Table:
 
 
 def _is_reranking(head: FileHead) -> bool:
-    """By its header; or by its rows, where the first names no columns of another table."""
+    """By its columns; or by its rows, where the first names no columns of another table."""
+    if head.raw.startswith(PARQUET_MAGIC):
+        columns = {*read_column_names(head.path)}
+        return {*COLUMNS} - {*QUERY_COLUMNS} <= columns and not columns.isdisjoint(QUERY_COLUMNS)
     rows = [line.split("\t") for line in head.rows]
     if not rows:
         return False
     names = [name.strip().lower() for name in rows[0]]
+    if tuple(names[len(COLUMNS) :]) == INDEX_COLUMNS:
+        names = names[: len(COLUMNS)]
     if len(names) == len(COLUMNS) and names[0] in QUERY_IDS and names[1] in PASSAGE_IDS:
         return True
     is_other_table = any(holds_records(head.cells(between), head.columns) for between in "\t,")
@@ -136,5 +185,7 @@ RERANKING = Format(
     holds=("collection",),
     detect=_is_reranking,
     open_collection=open_reranking,
+    read_run=read_candidates,
+    read_qrels=read_relevancies,
     conversions={"indexed": reranking_to_parquet},
 )

@@ -9,6 +9,9 @@ from pathlib import Path
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, Faults
 from tamis.collection.beir import BEIR, write_judged
+from tamis.collection.candidate_selection import Selection, select_candidates
+from tamis.collection.candidate_table import CandidateTable
+from tamis.collection.candidate_table_writer import write_candidate_table
 from tamis.collection.detection import detect_format
 from tamis.collection.formats import all_formats, contents_of, find_writer, target_format
 from tamis.collection.jsonl import JSONL
@@ -17,11 +20,14 @@ from tamis.collection.layout import plain_name
 from tamis.collection.loss_notes import counted
 from tamis.collection.querylog import QUERYLOG, name_by_text
 from tamis.collection.readers import is_id, open_collection, read_queries
-from tamis.collection.runs import read_run, read_spec, write_run
+from tamis.collection.runs import RUN, read_run, read_spec, write_run
 from tamis.collection.store import COLLECTION
 from tamis.collection.writers import write_collection, write_queries
 from tamis.errors import InputError
-from tamis.types import Queries
+from tamis.types import Qrels, Queries
+
+RERANKING_TSV = "reranking-tsv"
+"""The target that needs candidates beside a collection."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,10 @@ class Request:
     only_queries: bool = False
     skip: bool = False
     force: bool = False
+    candidates: str | None = None
+    split: str | None = None
+    selection: Selection = field(default_factory=Selection)
+    """Of a re-ranking table: the run, the judgements, and which candidates are written."""
 
 
 def convert_any(request: Request) -> list[str]:
@@ -51,12 +61,14 @@ def convert_any(request: Request) -> list[str]:
     ...     read_queries(Path(folder) / "topics").texts
     ('drum sieve',)
     """
+    if request.to == RERANKING_TSV:
+        return _candidate_table(request)
     if is_id(request.source):
         return _collection(request)
     source, faults = Path(request.source), Faults(skip=request.skip)
     format = request.format or detect_format(source, request.columns)
     contents = contents_of(format)
-    if "run" in contents:
+    if "run" in contents or (request.to == RUN.name and all_formats()[format].read_run):
         notes = _run(source, request, faults)
     elif "qrels" in contents:
         notes = _qrels(source, request, faults)
@@ -74,8 +86,44 @@ def _run(source: Path, request: Request, faults: Faults) -> list[str]:
     if request.to:  # refused before all of the run is read
         find_writer(request.to, lambda format: format.write_run, "a run")
     run, spec = read_run(source, faults), read_spec(source)
-    to, force = request.to or "", request.force
-    return write_run(run, request.target, format=to, force=force, spec=spec)
+    to = "" if request.to in (None, RUN.name) else request.to
+    return write_run(run, request.target, format=to, force=request.force, spec=spec)
+
+
+def _candidate_table(request: Request) -> list[str]:
+    """The candidates of a run, or of a re-ranking table, with the texts of a collection."""
+    collection, faults = open_requested(request), Faults(skip=request.skip)
+    if request.candidates is not None:
+        run = read_run(Path(request.candidates), faults)
+    elif isinstance(collection, CandidateTable):
+        run = collection.candidates()
+    else:
+        raise InputError(
+            f"{request.source} has no candidates of its own",
+            hint="name a run that has them: --candidates RUN",
+        )
+    selected = select_candidates(run, _judged_split(collection, request.split), request.selection)
+    if not len(selected.run):
+        raise InputError(
+            "no query has a relevant document among its candidates",
+            hint="are run and judgements from the same collection and split?",
+        )
+    notes = write_candidate_table(selected.run, collection, request.target, force=request.force)
+    return [*selected.notes(), *notes, *_skipped(faults), *_skipped(collection.faults)]
+
+
+def _judged_split(collection: Collection, split: str | None) -> Qrels:
+    """The judgements of a split, or the only ones there are."""
+    splits = collection.qrels
+    if split is None and len(splits) == 1:
+        return next(iter(splits.values()))
+    if split is None or split not in splits:
+        found = f"no split {split!r}" if split else f"{counted(len(splits), 'split')} of judgements"
+        names = ", ".join(splits) or "none: give judgements with --qrels"
+        raise InputError(
+            f"{collection.name} has {found}", hint=f"name one with --split; it has {names}"
+        )
+    return splits[split]
 
 
 def _qrels(source: Path, request: Request, faults: Faults) -> list[str]:

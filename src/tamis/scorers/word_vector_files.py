@@ -1,4 +1,7 @@
-"""Vector files as GloVe, fastText and word2vec write them: text lines, or word2vec's binary."""
+"""Vector files as GloVe, fastText and word2vec write them: text lines, or word2vec's binary.
+
+fastText's own models (`.bin`) are left to `fasttext_files`.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +57,15 @@ def shape_of(path: Path) -> Shape:
     return Shape(False, len(fields) - 1, None)
 
 
+def is_fasttext_model(path: Path) -> bool:
+    """Whether a file is a model in fastText's own format (`.bin`)."""
+    with open_bytes(path) as stream:
+        return stream.read(len(FASTTEXT_MAGIC)) == FASTTEXT_MAGIC
+
+
 def _refuse_others(path: Path, first: bytes) -> None:
     if not first:
         raise InputError(f"{path} is empty", hint="a line is a word and its numbers")
-    if first.startswith(FASTTEXT_MAGIC):
-        raise UnknownFormatError(
-            f"{path} is a fastText model (.bin)", hint="give the .vec file beside it"
-        )
     if first.startswith(NUMPY_MAGIC):
         raise UnknownFormatError(
             f"{path} is a matrix without words", hint="name the folder that holds it and its words"

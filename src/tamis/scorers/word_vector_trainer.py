@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tamis.errors import InputError, require
+from tamis.scorers.subwords import Subwords
 from tamis.scorers.word_counts import WordCounts
 from tamis.scorers.word_vectors import WordVectors
 from tamis.search.build import searched_text
@@ -39,12 +40,17 @@ class FastText:
 
 
 def train_vectors(
-    documents: Iterable[Document], settings: FastText | None = None, *, words: str = "unicode"
+    documents: Iterable[Document],
+    settings: FastText | None = None,
+    *,
+    words: str = "unicode",
+    subwords: bool = False,
 ) -> WordVectors:
     """Vectors of every word of some documents, which are gone through several times.
 
     One thread: the same documents, settings and version of gensim give the same vectors. `words`
-    names the analyzer that finds the words.
+    names the analyzer that finds the words. With `subwords` the vectors of n-grams are kept, of
+    which those of words that no document has are made.
     """
     settings = settings or FastText()
     if iter(documents) is documents:
@@ -63,11 +69,14 @@ def train_vectors(
             hint="give more documents, or train on rarer words (least)",
         )
     model.train(corpus_iterable=corpus, total_examples=model.corpus_count, epochs=settings.epochs)
-    vocabulary = counts.words.take(np.arange(len(counts.words)))
     facts = {
         "source": "trained", "with": f"gensim {gensim.__version__} FastText", "analyzer": words,
         "documents": counts.num_documents, "settings": asdict(settings),
     }  # fmt: skip
+    if subwords:
+        ngrams = Subwords(model.wv.vectors_ngrams, settings.shortest, settings.longest)
+        return WordVectors.of(model.wv.index_to_key, model.wv.vectors_vocab, facts, subwords=ngrams)
+    vocabulary = counts.words.take(np.arange(len(counts.words)))
     return WordVectors.of(vocabulary, np.stack([model.wv[word] for word in vocabulary]), facts)
 
 
