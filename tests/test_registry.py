@@ -26,6 +26,7 @@ from tamis.pipeline.rerank import Rerank, rerank
 from tamis.rankers.features import FeatureSource
 from tamis.rankers.lambdamart import LambdaMART
 from tamis.rankers.logistic_regression import LogisticRegression
+from tamis.rankers.neural_ranker import NeuralRanker, NeuralRankerSettings
 from tamis.rankers.text_embeddings import TextEmbedder
 from tamis.registry import OPENERS, Opening, open_source, open_stage, relative_spec, spec_of
 from tamis.scorers.bi_encoder import BiEncoder
@@ -102,6 +103,15 @@ def lambdamart(folder: Path) -> LambdaMART:
     pytest.importorskip("xgboost", reason="the extra rankers is not installed")
     ranker = LambdaMART.fit(RUN, JUDGED, features(folder))
     return ranker.save(folder / "lambdamart", force=True)
+
+
+def neural_ranker(folder: Path) -> NeuralRanker:
+    pytest.importorskip("torch", reason="the extra neural is not installed")
+    (folder / "four.txt").write_text("sieve 1 0 0 1\nnet 0 1 0 1\ndrum 0 0 1 1\nfish 1 1 0 0\n")
+    source = FeatureSource(TextEmbedder.read(folder / "four.txt"), index_in(folder), ("score",))
+    settings = NeuralRankerSettings(epochs=1, heads=2, list_size=3)
+    ranker = NeuralRanker.fit(RUN, JUDGED, source, settings)
+    return ranker.save(folder / "neural-ranker", force=True)
 
 
 def columns() -> Any:
@@ -183,6 +193,7 @@ STAGES: list[tuple[type[Stage], Make]] = [
         ),
     ),
     (LambdaMART, lambdamart),
+    (NeuralRanker, neural_ranker),
 ]  # fmt: skip
 
 
