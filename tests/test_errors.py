@@ -132,6 +132,7 @@ IMPORTED_AS = {
     "PyYAML": "yaml",
     "python-docx": "docx",
     "python-pptx": "pptx",
+    "xgboost-cpu": "xgboost",
 }
 SOURCE = Path(tamis.__file__).parent
 IMPORTED = set[str]().union(*(imported(path) for path in SOURCE.rglob("*.py")))

@@ -23,6 +23,11 @@ from tamis.models import import_model, open_ranker, open_scorer
 from tamis.pipeline.hybrid import Hybrid, hybrid, lexical_dense_hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
+from tamis.rankers.features import FeatureSource
+from tamis.rankers.lambdamart import LambdaMART
+from tamis.rankers.logistic_regression import LogisticRegression
+from tamis.rankers.neural_ranker import NeuralRanker, NeuralRankerSettings
+from tamis.rankers.text_embeddings import TextEmbedder
 from tamis.registry import OPENERS, Opening, open_source, open_stage, relative_spec, spec_of
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
@@ -31,7 +36,7 @@ from tamis.scorers.target_words import TargetWords
 from tamis.search import RM3, DenseSource, Index, QueryLikelihood
 from tamis.search.sources import IndexSource
 from tamis.testing import check_source, check_stage
-from tamis.types import Document, Pairs, Queries, Query, Run, Scores, Source, Spec, Stage
+from tamis.types import Document, Pairs, Qrels, Queries, Query, Run, Scores, Source, Spec, Stage
 from tamis.types.pipeline import Chain, Scale, Then, Top, TopOfSource
 
 TEXTS = {
@@ -84,6 +89,29 @@ def dense(folder: Path) -> DenseSource:
 
 def lexical(folder: Path, **settings: Any) -> Rerank:
     return rerank(Lexical(index_in(folder)), index_in(folder), **settings)
+
+
+JUDGED = Qrels.from_dict({"q1": {"tamis": 1}, "q2": {"net": 1}})
+
+
+def features(folder: Path) -> FeatureSource:
+    embedder = TextEmbedder.read(folder / "vectors.txt")
+    return FeatureSource(embedder, index_in(folder), ("lexical_score",))
+
+
+def lambdamart(folder: Path) -> LambdaMART:
+    pytest.importorskip("xgboost", reason="the extra rankers is not installed")
+    ranker = LambdaMART.fit(RUN, JUDGED, features(folder))
+    return ranker.save(folder / "lambdamart", force=True)
+
+
+def neural_ranker(folder: Path) -> NeuralRanker:
+    pytest.importorskip("torch", reason="the extra neural is not installed")
+    (folder / "four.txt").write_text("sieve 1 0 0 1\nnet 0 1 0 1\ndrum 0 0 1 1\nfish 1 1 0 0\n")
+    source = FeatureSource(TextEmbedder.read(folder / "four.txt"), index_in(folder), ("score",))
+    settings = NeuralRankerSettings(epochs=1, heads=2, list_size=3)
+    ranker = NeuralRanker.fit(RUN, JUDGED, source, settings)
+    return ranker.save(folder / "neural-ranker", force=True)
 
 
 def columns() -> Any:
@@ -158,6 +186,14 @@ STAGES: list[tuple[type[Stage], Make]] = [
             open_collection(folder / "store").documents,
         ),
     ),
+    (
+        LogisticRegression,
+        lambda folder: LogisticRegression.fit(RUN, JUDGED, features(folder)).save(
+            folder / "logistic-regression", force=True
+        ),
+    ),
+    (LambdaMART, lambdamart),
+    (NeuralRanker, neural_ranker),
 ]  # fmt: skip
 
 

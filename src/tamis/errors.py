@@ -86,6 +86,7 @@ EXTRA_OF = {
     "onnxruntime": "onnx",
     "tokenizers": "onnx",
     "gensim": "rankers",
+    "xgboost": "rankers",
     "pypdf": "pdf",
     "docx": "office",
     "pptx": "office",

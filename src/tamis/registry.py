@@ -33,7 +33,11 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
         "interpolate": "tamis.pipeline.interpolation:open_stage",
         "top": "tamis.pipeline.composition:open_top",
         "chain": "tamis.pipeline.composition:open_chain",
+        "logistic-regression": "tamis.rankers.logistic_regression:open_stage",
+        "lambdamart": "tamis.rankers.lambdamart:open_stage",
+        "neural-ranker": "tamis.rankers.neural_ranker:open_stage",
     },
+    "text_embedder": {"mean": "tamis.rankers.text_embeddings:open_embedder"},
     "scorer": {
         "cross-encoder": "tamis.models.scorer_specs:open_cross_encoder",
         "bi-encoder": "tamis.models.scorer_specs:open_bi_encoder",

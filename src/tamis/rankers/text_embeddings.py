@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from tamis._jit import jit_with
 from tamis.durable import new_file
 from tamis.errors import InputError
-from tamis.registry import absolute, check_choice, check_keys
+from tamis.registry import Opening, absolute, check_choice, check_keys
 from tamis.scorers.bag_of_words import CHARACTERS_PER_BLOCK, MAX_TABLE_WORDS, text_pieces
 from tamis.scorers.weight_digests import has_digest, sha256_of
 from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.text.analysis import analyzer
+from tamis.types import Spec
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -149,6 +150,7 @@ _KEYS: dict[str, Any] = {
     "analyzer": str,
     "norm": str,
 }
+_HEAD = {"text_embedder", "version"}
 
 
 def open_text_embedder(values: Mapping[str, Any], base: Path | str = ".") -> TextEmbedder:
@@ -177,6 +179,13 @@ def open_text_embedder(values: Mapping[str, Any], base: Path | str = ".") -> Tex
             hint="name the vectors that the ranker was trained with",
         )
     return embedder
+
+
+def open_embedder(values: Spec, opening: Opening) -> TextEmbedder:
+    """See `registry.OPENERS`."""
+    check_keys("a text embedder", values, {name: _KEYS[name] for name in _KEYS.keys() - _HEAD})
+    head = {"text_embedder": "mean", "version": VERSION}
+    return open_text_embedder({**values, **head, "path": str(opening.path(values["path"]))})
 
 
 def _vector_files(path: Path) -> dict[str, Path]:

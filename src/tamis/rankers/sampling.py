@@ -1,0 +1,154 @@
+"""Which candidates a ranker learns from: all relevant ones, and a sample of the others.
+
+A list is a query's candidates. `size` is |P|: how many candidates of a list are taken in all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.types import Qrels, Run
+
+Rows = NDArray[np.int64]
+Generator = np.random.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows of a run, those of list n from `offsets[n]` to `offsets[n + 1]`."""
+
+    rows: Rows
+    offsets: Rows
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+def relevant_rows(run: Run, qrels: Qrels) -> NDArray[np.bool_]:
+    """Which rows of a run are judged relevant (a grade of 1 or more); not judged is not relevant.
+
+    >>> run = Run.from_dict({"q1": {"a": 3.0, "b": 2.0}, "q2": {"a": 1.0}})
+    >>> relevant_rows(run, Qrels.from_dict({"q1": {"b": 1}, "q2": {"b": 1}})).tolist()
+    [False, True, False]
+    """
+    query = np.repeat(np.arange(len(qrels)), np.diff(qrels.offsets))
+    judged_query = qrels.queries.positions_in(run.queries.ids)[query]
+    judged_doc = qrels.docs.positions_in(run.docs)[qrels.doc]
+    use = (qrels.grade >= 1) & (judged_query >= 0) & (judged_doc >= 0)
+    width = max(len(run.docs), 1)
+    judged = judged_query[use].astype(np.int64) * width + judged_doc[use]
+    row_query = np.repeat(np.arange(len(run)), run.sizes())
+    relevant: NDArray[np.bool_] = np.isin(row_query * width + run.doc, judged)
+    return relevant
+
+
+def check_trainable(run: Run, relevant: NDArray[np.bool_]) -> None:
+    """Refuse candidates from which nothing can be learnt."""
+    if not relevant.any():
+        raise InputError(
+            "no candidate of the run is judged relevant",
+            hint="are run and judgements from the same collection and split?",
+        )
+    if relevant.all():
+        raise InputError(
+            "every candidate of the run is judged relevant",
+            hint="rankers learn from a run with other candidates too: search deeper",
+        )
+
+
+def sample_negatives(
+    offsets: Rows, relevant: NDArray[np.bool_], size: int | None, rng: Generator
+) -> Sample:
+    """All relevant rows of every list, and others at random up to `size` rows in all.
+
+    A list with fewer than `size` rows is taken whole, as is every list where `size` is None.
+    Relevant rows are kept even where they are more than `size`.
+
+    >>> relevant = np.array([True, False, False, False, True, False])
+    >>> sample = sample_negatives(np.array([0, 4, 6]), relevant, 2, np.random.default_rng(0))
+    >>> sample.offsets.tolist(), sample.rows[[0, 2, 3]].tolist()
+    ([0, 2, 4], [0, 4, 5])
+    """
+    if size is not None and size < 1:
+        raise InputError(f"lists of {size} candidates", hint="keep one at least, better two")
+    sizes = np.diff(offsets)
+    if size is None or len(relevant) == 0:
+        return Sample(np.arange(len(relevant)), offsets.astype(np.int64))
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    key = rng.random(len(relevant))
+    key[relevant] -= 1  # before all others
+    order = np.lexsort((key, query))
+    place = np.arange(len(relevant)) - np.repeat(offsets[:-1], sizes)
+    keep = (place < size) | relevant[order]
+    rows = np.sort(order[keep])
+    counts = np.bincount(query[rows], minlength=len(sizes))
+    return Sample(rows, np.concatenate([[0], np.cumsum(counts)]))
+
+
+@dataclass(frozen=True, eq=False)
+class FixedLists:
+    """Lists of the same length: `rows[n]` are rows of the run, of which `is_relevant` says whether
+    they are relevant to list n; where `is_real` is not true there was nothing to fill in."""
+
+    query: Rows
+    rows: NDArray[np.int64]
+    is_relevant: NDArray[np.bool_]
+    is_real: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+
+def sample_fixed_lists(
+    offsets: Rows, relevant: NDArray[np.bool_], size: int, rng: Generator
+) -> FixedLists:
+    """Lists of `size` candidates; short ones are filled with relevant rows of other lists.
+
+    What is filled in counts as not relevant. Relevant rows beyond `size` are left out, at random.
+    Lists that then have no relevant or no other row teach nothing and are left out.
+
+    >>> relevant = np.array([True, False, False, False, True])
+    >>> lists = sample_fixed_lists(np.array([0, 4, 5]), relevant, 2, np.random.default_rng(0))
+    >>> lists.rows[1].tolist(), lists.is_relevant.tolist()
+    ([4, 0], [[True, False], [True, False]])
+    """
+    if size < 2:
+        raise InputError(f"lists of {size} candidates", hint="a list needs two at least")
+    sizes = np.diff(offsets)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    key = rng.random(len(relevant))
+    key[relevant] -= 1
+    order = np.lexsort((key, query))
+    place = np.arange(len(relevant)) - np.repeat(offsets[:-1], sizes)
+    rows = np.full((len(sizes), size), -1, np.int64)
+    taken = place < size
+    rows[query[taken], place[taken]] = order[taken]
+    is_relevant = np.append(relevant, False)[rows]  # -1, nothing, is not relevant
+    _fill(rows, query, np.flatnonzero(relevant), rng)
+    is_real = rows >= 0
+    teaches = is_relevant.any(1) & (is_real & ~is_relevant).any(1)
+    numbers = np.flatnonzero(teaches)
+    return FixedLists(numbers, np.maximum(rows[numbers], 0), is_relevant[numbers], is_real[numbers])
+
+
+def _fill(rows: Rows, query: Rows, relevant: Rows, rng: Generator) -> None:
+    """Put distinct relevant rows of other lists where a list has none, as far as there are any."""
+    for number in np.flatnonzero((rows < 0).any(1)).tolist():
+        empty = np.flatnonzero(rows[number] < 0)
+        others = relevant[query[relevant] != number]
+        drawn = (
+            rng.permutation(others)[: len(empty)]
+            if len(others) < 4096
+            else _draw(others, len(empty), rng)
+        )
+        rows[number, empty[: len(drawn)]] = drawn
+
+
+def _draw(others: Rows, count: int, rng: Generator) -> Rows:
+    """Distinct rows of many, without shuffling all of them."""
+    drawn: Rows = others[rng.choice(len(others), min(count, len(others)), replace=False)]
+    return drawn
