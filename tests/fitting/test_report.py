@@ -22,7 +22,8 @@ from tamis.fitting.comparison_family import correct_by_family, family_of
 from tamis.fitting.guard import ComparedSystem, Selection, decide, select
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.plan import Plan, Step
-from tamis.fitting.report import RankedQueries, report_page, write_report
+from tamis.fitting.provisional import provisional
+from tamis.fitting.report import RankedQueries, headline, report_page, write_report
 from tamis.fitting.report_guard import reliability_chart
 from tamis.fitting.report_provenance import learning_chart
 from tamis.fitting.result import FitResult, QueryCounts, SystemResult, Truncation
@@ -592,3 +593,17 @@ def test_the_headline_says_what_was_found() -> None:
     assert "sieve = tamis.load_sieve('my shop.sieve')" in page.words
     nothing = Page(report_page(untested(result), tested, date=DATE))
     assert nothing.words.startswith("shop help: Not tested yet")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([0.5, 0.5, 0.0], "Same mean as BM25, provisional"),
+        ([1.0, 0.5, 0.5], "+0.3333 against BM25, provisional"),
+    ],
+)
+def test_the_headline_of_few_judgements(values: list[float], words: str) -> None:
+    skills = {"base_model": 0.5, "interpolated_weights_50": 0.6, "fine_tuned": 0.7}
+    result = untested(fit_in_miniature(skills=skills)[0])
+    few = provisional("hybrid", values, BM25, [0.5, 0.5, 0.0], "RR@10", "test")
+    assert headline(replace(result, selected="hybrid", provisional=few)) == words

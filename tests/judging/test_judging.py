@@ -419,3 +419,13 @@ def test_the_power_grows_with_the_judged_queries(tmp_path: Path) -> None:
     assert powers[-1] is not None
     assert powers[-1].queries == 12
     assert powers[-1].smallest < powers[9].smallest
+
+
+def test_a_query_without_a_relevant_document_adds_no_power(tmp_path: Path) -> None:
+    pairs = [Pooled(Query(f"q{n}", "sieve"), "d1", (1 + n % 2, 1)) for n in range(7)]
+    with open_judging(pairs, tmp_path / "judged") as judging:
+        for number in range(len(pairs)):
+            judging.answer(int(number < 5))
+        power = judging.power(0, 1)
+    assert power is not None
+    assert power.queries == 5

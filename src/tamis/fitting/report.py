@@ -296,7 +296,7 @@ def headline(result: FitResult) -> str:
         if result.provisional is not None and result.selected != result.baseline:
             difference = result.provisional.difference
             if abs(difference) <= VALUE_TOLERANCE:
-                return "As good as BM25, provisional"
+                return "Same mean as BM25, provisional"
             return f"{signed(difference)} against BM25, provisional"
         return "Not tested yet"
     queries = f"{len(result.evaluation.queries):,} test queries"

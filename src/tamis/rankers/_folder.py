@@ -38,8 +38,8 @@ def save_ranker(
 def read_ranker(folder: Path | str, kind: str) -> manifest.Manifest:
     """The manifest of a ranker's folder, whose files are those that were written."""
     path = Path(folder)
-    note = manifest.expect(path, kind, LAYOUT)
-    digests = note.get(DIGESTS)
+    facts = manifest.expect(path, kind, LAYOUT)
+    digests = facts.get(DIGESTS)
     if not isinstance(digests, dict) or not digests:
         raise DamagedError(f"{path / manifest.NAME} records no weights", hint="train it again")
     for name, expected in digests.items():
@@ -47,7 +47,7 @@ def read_ranker(folder: Path | str, kind: str) -> manifest.Manifest:
         if not file.is_file() or sha256_of(file) != expected:
             state = "is not what was written" if file.is_file() else "is missing"
             raise DamagedError(f"{file} {state}", hint="copy the ranker again, or train it again")
-    return note
+    return facts
 
 
 def ranker_spec(

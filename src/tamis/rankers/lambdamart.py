@@ -149,13 +149,13 @@ class LambdaMART(Stage):
     ) -> LambdaMART:
         """Open a folder that `save` wrote, with the features that it was trained with."""
         path = Path(folder)
-        note = read_ranker(path, KIND)
-        check_trained_for(features, note["features"], path)
+        facts = read_ranker(path, KIND)
+        check_trained_for(features, facts["features"], path)
         booster = require("xgboost").Booster()
         booster.load_model(path / MODEL_FILE)
         if threads is not None:
             booster.set_param({"nthread": threads})
-        return cls(booster, features, LambdaMARTSettings(**note["settings"]), path)
+        return cls(booster, features, LambdaMARTSettings(**facts["settings"]), path)
 
 
 def sample_once(run: Run, relevant: NDArray[np.bool_], settings: LambdaMARTSettings) -> Sample:

@@ -147,7 +147,9 @@ class LogisticRegression(Stage):
             if on_epoch is not None:
                 on_epoch(epoch, loss)
         if not np.isfinite(weights).all():
-            raise TrainingError("the weights grew beyond all numbers", hint="learn more slowly")
+            raise TrainingError(
+                "the weights grew beyond all numbers", hint="lower the learning rate"
+            )
         return cls(weights, bias, features, settings, tuple(losses))
 
     def logits(self, run: Run) -> Doubles:
@@ -183,17 +185,17 @@ class LogisticRegression(Stage):
     def load(cls, folder: Path | str, features: FeatureSource) -> LogisticRegression:
         """Open a folder that `save` wrote, with the features that it was trained with."""
         path = Path(folder)
-        note = read_ranker(path, KIND)
-        check_trained_for(features, note["features"], path)
+        facts = read_ranker(path, KIND)
+        check_trained_for(features, facts["features"], path)
         weights = np.load(path / WEIGHTS_FILE, allow_pickle=False)
-        width = 2 * note["features"]["dimension"] + len(note["features"]["columns"])
+        width = 2 * facts["features"]["dimension"] + len(facts["features"]["columns"])
         if weights.shape != (width + 1,):
             raise DamagedError(
                 f"{path / WEIGHTS_FILE} has {len(weights)} weights, not {width + 1}",
                 hint="train the ranker again",
             )
-        settings = LogisticRegressionSettings(**note["settings"])
-        losses = tuple(note["losses"])
+        settings = LogisticRegressionSettings(**facts["settings"])
+        losses = tuple(facts["losses"])
         return cls(weights[:-1], float(weights[-1]), features, settings, losses, path)
 
 

@@ -143,15 +143,15 @@ class NeuralRanker(Stage):
     def load(cls, folder: Path | str, features: FeatureSource) -> NeuralRanker:
         """Open a folder that `save` wrote, with the features that it was trained with."""
         path = Path(folder)
-        note = read_ranker(path, KIND)
-        check_trained_for(features, note["features"], path)
-        settings = NeuralRankerSettings(**note["settings"])
+        facts = read_ranker(path, KIND)
+        check_trained_for(features, facts["features"], path)
+        settings = NeuralRankerSettings(**facts["settings"])
         with _seeded(settings.seed):
             network = build_network(features, settings)
         network.load_state_dict(require("safetensors.torch").load_file(path / WEIGHTS_FILE))
         network.eval()
-        validations = tuple(Validation(**one) for one in note["validations"])
-        return cls(network, features, settings, tuple(note["losses"]), validations, path)
+        validations = tuple(Validation(**one) for one in facts["validations"])
+        return cls(network, features, settings, tuple(facts["losses"]), validations, path)
 
 
 def build_network(features: FeatureSource, settings: NeuralRankerSettings) -> Module:
