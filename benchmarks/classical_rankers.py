@@ -45,6 +45,8 @@ MEASURES = [f"{name}@{cutoff}" for name in ("AP_found", "nDCG_uncut") for cutoff
 STANDARD_MEASURES = ["AP", "nDCG@10", "RR@10"]
 HELD_OUT_QUERIES = 459
 """Training queries on which the neural ranker's early stopping looks."""
+NEURAL_EPOCHS, NEURAL_PATIENCE = 12, 2
+"""At most so many epochs: one takes most of a minute of processor time."""
 LEXICAL_COLUMN = "bm25"
 
 
@@ -176,7 +178,7 @@ def neural_ranker(data: Data, margin: float, lexical: bool = False) -> Run:
     )
     ranker = NeuralRanker.fit(
         run.select(learnt), qrels.select(learnt), data.features(lexical),
-        NeuralRankerSettings(margin=margin),
+        NeuralRankerSettings(margin=margin, epochs=NEURAL_EPOCHS, patience=NEURAL_PATIENCE),
         validation=(run.select(held_out), qrels.select(held_out)),
         on_epoch=lambda epoch, loss: print(f"  epoch {epoch}: loss {loss:.4f}", flush=True),
     )  # fmt: skip
