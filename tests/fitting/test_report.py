@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -345,6 +346,27 @@ def test_a_comparison_has_one_p_value_wherever_it_is_shown(
     assert "3 tests were made" in page.words
 
 
+def test_the_end_of_a_fit_takes_twelve_lines_of_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    skills = {"base_model": 0.5, "interpolated_weights_50": 0.6, "fine_tuned": 0.7}
+    tested, _ = fit_in_miniature(skills=skills)
+    pipeline = SimpleNamespace(is_tested_retriever=True, stage=None)
+    for result in (tested, untested(tested)):
+        sieve: Any = SimpleNamespace(result=result, queries=None, path=Path("s"), pipeline=pipeline)
+        show_sieve(sieve)
+        output = capsys.readouterr()
+        lines = (output.out + output.err).splitlines()
+        assert sum(math.ceil(len(line) / 80) for line in lines) <= 12
+        assert "report: s/report.html (all systems; also with --verbose)" in lines
+    verified: Any = SimpleNamespace(result=tested, queries=None, path=Path("s"), pipeline=pipeline)
+    show_sieve(verified)
+    brief = capsys.readouterr().out
+    against = [line for line in brief.splitlines() if line.startswith("against ")]
+    assert len(against) == 2
+    assert all(len(line) <= 80 and line.endswith("(Holm)") for line in against)
+
+
 FAILING = {"base_model": 0.2, "interpolated_weights_50": 0.5, "fine_tuned": 3.0}
 WORSE = {"base_model": 0.9, "interpolated_weights_50": 0.5, "fine_tuned": 0.0}
 
@@ -565,7 +587,8 @@ def test_nothing_is_loaded_from_elsewhere_and_headings_descend(
         page = Page(text)
         for tag, attributes in page.tags:
             assert tag not in ("link", "img", "iframe", "object", "embed", "base")
-            assert not {"src", "href", "style"} & attributes.keys()
+            assert not {"src", "style"} & attributes.keys()
+            assert str(attributes.get("href", "#")).startswith("#")
             if tag == "th":
                 assert attributes["scope"] in ("col", "row", "colgroup", "rowgroup")
         levels = page.headings()

@@ -64,7 +64,9 @@ OnError = Annotated[
 Verbose = Annotated[
     bool,
     typer.Option(
-        "--verbose", help="Also print the table of all systems.", rich_help_panel=OUTPUT_PANEL
+        "--verbose",
+        help="Also print all systems and the details of the tests.",
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 QueriesFile = Annotated[

@@ -34,7 +34,7 @@ from tamis.types import Document, Qrels, Queries, Run
 
 LEVEL = 0.05
 SHOWN_QUERIES = 3
-"""How many queries that got better, and worse, are shown with their documents."""
+"""How many queries of the log, and that got better or worse, are shown with their documents."""
 MIN_SYSTEMS_TO_DRAW = 3
 """Two means say as much in a sentence."""
 SUGGESTED_JUDGEMENTS = 50
@@ -108,6 +108,7 @@ def report_page(
         meaning=_meaning(result),
         cost=_cost(result),
         log=tested.log,
+        shown_log_queries=SHOWN_QUERIES,
         failures=tested.failures,
         causes=_causes(tested),
         power=result.power,
@@ -228,10 +229,7 @@ def _meaning(result: FitResult) -> str:
     if result.verified and result.decision and result.decision.fell_back:
         return "The first choice failed its test; what is left was compared on the same queries."
     if result.verified:
-        return (
-            "The test queries were neither trained nor selected on, so these figures are what to "
-            "expect of new queries of the same kind."
-        )
+        return "These figures are what to expect of new queries of the same kind."
     if result.provisional is not None:
         return "The figures point somewhere, but they are too few to rely on."
     return (
@@ -316,7 +314,7 @@ def headline(result: FitResult) -> str:
 def _usage(result: FitResult) -> dict[str, str]:
     """What to type next."""
     search = shlex.join(["tamis", "search", result.path, "some words"])
-    judge = shlex.join(["tamis", "judge", result.path])
+    judge = _suggested_judgements(result)["command"]
     lines = [
         "import tamis",
         f"sieve = tamis.load_sieve({result.path!r})",
