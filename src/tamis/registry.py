@@ -42,7 +42,7 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
         "cross-encoder": "tamis.models.scorer_specs:open_cross_encoder",
         "bi-encoder": "tamis.models.scorer_specs:open_bi_encoder",
         "target-words": "tamis.models.scorer_specs:open_target_words",
-        "alignment": "tamis.models.scorer_specs:open_alignment",
+        "alignment": "tamis.models.alignment_specs:open_alignment",
         "lexical": "tamis.scorers.lexical:open_scorer",
     },
     "documents": {

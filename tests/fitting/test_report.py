@@ -24,7 +24,7 @@ from tamis.fitting.guard import ComparedSystem, Selection, decide, select
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.plan import Plan, Step
 from tamis.fitting.provisional import provisional
-from tamis.fitting.report import RankedQueries, headline, report_page, write_report
+from tamis.fitting.report import RankedQueries, headline, main_means, report_page, write_report
 from tamis.fitting.report_guard import reliability_chart
 from tamis.fitting.report_provenance import learning_chart
 from tamis.fitting.result import FitResult, QueryCounts, SystemResult, Truncation
@@ -630,3 +630,31 @@ def test_the_headline_of_few_judgements(values: list[float], words: str) -> None
     result = untested(fit_in_miniature(skills=skills)[0])
     few = provisional("hybrid", values, BM25, [0.5, 0.5, 0.0], "RR@10", "test")
     assert headline(replace(result, selected="hybrid", provisional=few)) == words
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_provisional_report_shows_what_there_is(ties: bool) -> None:
+    skills = {"base_model": 0.5, "interpolated_weights_50": 0.6, "fine_tuned": 0.7}
+    fitted, tested = fit_in_miniature(skills=skills)
+    systems = tuple(
+        replace(system, held_out=0.25 if ties else 0.25 + number / 100)
+        for number, system in enumerate(fitted.systems)
+    )
+    values = [0.5, 0.5, 0.0, 0.0, 0.5, 0.0]
+    own = values if ties else [1.0, 0.5, 0.5, 0.0, 0.5, 0.5]
+    few = provisional(fitted.selected, own, BM25, values, "RR@10", "cross_validated")
+    result = replace(untested(fitted), systems=systems, provisional=few)
+    html = report_page(result, tested, date=DATE)
+    page = Page(html)
+    assert "Provisional: means on the queries that systems were selected on" in page.words
+    assert "over 6 judged queries" in html
+    rows = {row.name: row for row in main_means(result)}
+    assert {fitted.selected, BM25, BASE} <= rows.keys()
+    if ties:
+        assert rows[fitted.selected].mean == rows[BM25].mean == 0.25
+        assert rows[fitted.selected].low is None
+        assert "is the same with both on 6 queries" in page.words
+    else:
+        assert few.interval is not None
+        assert rows[fitted.selected].low == few.baseline_mean + few.interval.low
+        assert "With 6 queries a true difference of" in page.words

@@ -19,7 +19,7 @@ from tamis.fitting.workspace import Workspace
 from tamis.models.folder import scorer_spec
 from tamis.models.scorer_specs import open_bi_encoder
 from tamis.registry import Openers, Opening, open_stage
-from tamis.scorers._onnx import ONNX_FILES
+from tamis.scorers._onnx import export_file
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import ModelManifest
@@ -93,7 +93,7 @@ class FitInputs:
 
     def scorer_spec(self, model: Path) -> Spec:
         """The spec of a model of this fit: in ONNX Runtime where the fit exported it."""
-        return scorer_spec(model, "onnx" if (model / ONNX_FILES["onnx"]).is_file() else "torch")
+        return scorer_spec(model, "onnx" if export_file(model, "onnx").is_file() else "torch")
 
     @cached_property
     def base_scorer(self) -> Scorer:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from tamis.durable import folder_exists
 from tamis.errors import InputError, command
 from tamis.manifest import NAME, read_manifest
-from tamis.scorers._onnx import ONNX_FILES, Backend
+from tamis.scorers._onnx import GRAPH_FILE, ONNX_FILES, Backend, export_file
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import ModelManifest, read_model_manifest
@@ -24,7 +24,7 @@ from tamis.types import Scorer, Spec
 def open_model(folder: str | Path) -> ModelManifest:
     """What a model folder says of itself; its files are there. The weights are not read.
 
-    A folder with an export needs no other weights.
+    A folder with an export needs no other weights, unless the export reads them.
     """
     path = Path(folder)
     folder_exists(path)
@@ -36,7 +36,7 @@ def open_model(folder: str | Path) -> ModelManifest:
         )
     manifest = read_model_manifest(path)
     read_config(path)
-    if not exports_of(path):
+    if not exports_of(path) or (path / GRAPH_FILE).is_file():
         weight_files(path)
     if manifest.documents and not (path / manifest.documents).is_dir():
         raise InputError(
@@ -84,7 +84,7 @@ def scorer_spec(folder: str | Path, backend: Backend | None = None) -> Spec:
 
 def exports_of(folder: Path) -> list[Backend]:
     """The back ends that a folder has an ONNX file for."""
-    return [backend for backend, file in ONNX_FILES.items() if (folder / file).is_file()]
+    return [backend for backend in ONNX_FILES if export_file(folder, backend).is_file()]
 
 
 def default_backend(folder: Path) -> Backend:

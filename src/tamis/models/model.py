@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tamis.errors import InputError
 from tamis.manifest import read_manifest
 from tamis.models.model_lookup import ALIGNMENT, LEXICAL, find_model, open_model_folder
+from tamis.models.ranked import Ranked
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.types import Pairs, Scorer
 from tamis.types.pipeline import Scale
@@ -21,15 +22,6 @@ from tamis.types.pipeline import Scale
 Device = Literal["auto", "cpu"]
 DEVICES: tuple[Device, ...] = ("auto", "cpu")
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A text in a ranking: its place in the list that was handed in, its score, itself."""
-
-    index: int
-    score: float
-    text: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,11 @@ import xxhash
 from tamis.durable import folder_exists
 from tamis.errors import InputError, command
 from tamis.manifest import read_manifest
+from tamis.models.alignment_specs import alignment
 from tamis.models.base_models import find_base
 from tamis.models.folder import default_backend, open_scorer
 from tamis.models.model_import import kind_of
-from tamis.models.scorer_specs import alignment, name_scorer
+from tamis.models.scorer_specs import name_scorer
 from tamis.models.smoke_test import open_and_test
 from tamis.pipeline.document_lookup import Documents
 from tamis.scorers._onnx import Backend

@@ -21,7 +21,7 @@ from tamis.models.smoke_test import open_and_test
 from tamis.scorers._onnx import ONNX_FILES, Backend
 from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.model_manifest import ModelManifest, write_model_manifest
+from tamis.scorers.model_manifest import EXPORTS, ModelManifest, write_model_manifest
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.weights import weight_files
 from tamis.types import Scorer
@@ -94,7 +94,7 @@ def export(
         shutil.copytree(
             source,
             temporary_folder,
-            ignore=shutil.ignore_patterns(".*", NAME, "onnx"),
+            ignore=shutil.ignore_patterns(".*", NAME, *EXPORTS),
             dirs_exist_ok=True,
         )
         if manifest.documents:

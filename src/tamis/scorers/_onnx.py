@@ -19,6 +19,7 @@ from tamis.scorers.batches import Rows
 from tamis.scorers.model_manifest import Kind, Pooling
 from tamis.scorers.tokens import TokenIds
 from tamis.scorers.weight_digests import check_weights
+from tamis.scorers.weights import weight_files
 
 Backend = Literal["torch", "onnx", "onnx-int8"]
 ONNX_FILES: Mapping[Backend, str] = {
@@ -26,7 +27,21 @@ ONNX_FILES: Mapping[Backend, str] = {
     "onnx-int8": "onnx/model_qint8.onnx",
 }
 """Where sentence-transformers looks, too."""
+GRAPH_FILE = "graph.onnx"
+"""A float export without weights of its own, which reads those of the folder."""
 DISABLED_FUSIONS = ["SkipLayerNormFusion", "BiasSkipLayerNormFusion"]
+
+
+def export_file(folder: Path, backend: Backend) -> Path:
+    """The ONNX file that a back end runs, whether it is there or not."""
+    graph = folder / GRAPH_FILE
+    return graph if backend == "onnx" and graph.is_file() else folder / ONNX_FILES[backend]
+
+
+def export_files(folder: Path, backend: Backend) -> list[Path]:
+    """The same with the files of weights that it reads."""
+    file = export_file(folder, backend)
+    return [file, *weight_files(folder)] if file.name == GRAPH_FILE else [file]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +55,14 @@ class Session:
     @classmethod
     def open(cls, folder: Path, backend: Backend, kind: Kind) -> Session:
         """The export of a folder that this back end runs."""
-        path = folder / ONNX_FILES[backend]
+        path = export_file(folder, backend)
         if not path.is_file():
             raise InputError(
                 f"{folder} has no {ONNX_FILES[backend]}",
                 hint=command("export", folder, "-o", f"{folder.resolve().name}-onnx"),
             )
-        check_weights(folder, path)
+        for file in export_files(folder, backend):
+            check_weights(folder, file)
         inner = _session(path)
         facts = dict(inner.get_modelmeta().custom_metadata_map)
         if facts.get("scorer") != kind or not facts.get("longest", "").isdigit():

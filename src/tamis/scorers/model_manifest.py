@@ -14,6 +14,8 @@ from tamis.scorers.weight_digests import WEIGHT_DIGESTS_KEY, weight_digests
 from tamis.types.pipeline import Scale
 
 LAYOUT = 1
+EXPORTS = ("onnx", "graph.onnx")
+"""What exports are in a model folder."""
 Kind = Literal["cross-encoder", "bi-encoder", "target-words"]
 KINDS: tuple[Kind, ...] = ("cross-encoder", "bi-encoder", "target-words")
 Pooling = Literal["mean", "cls"]
@@ -116,11 +118,11 @@ def documents_of(folder: Path) -> Path:
 
 def copy_without_exports(folder: Path, target: Path) -> None:
     """Copy a model folder without its ONNX files, of which its manifest then says nothing."""
-    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("onnx"), dirs_exist_ok=True)
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns(*EXPORTS), dirs_exist_ok=True)
     for part in {target, documents_of(target)}:
         manifest = read_model_manifest(part)
         recorded = (read_manifest(part) or {}).get(WEIGHT_DIGESTS_KEY, {})
-        if "exports" in manifest.facts or any("onnx/" in name for name in recorded):
+        if "exports" in manifest.facts or any(name.endswith(".onnx") for name in recorded):
             facts = {name: fact for name, fact in manifest.facts.items() if name != "exports"}
             write_model_manifest(part, replace(manifest, facts=facts))
 

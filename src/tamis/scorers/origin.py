@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.registry import absolute, python_spec
-from tamis.scorers._onnx import ONNX_FILES, Backend
+from tamis.scorers._onnx import Backend, export_files
 from tamis.scorers.model_manifest import Kind, find_model_manifest
 from tamis.scorers.weight_digests import Digests, digest_of
 from tamis.scorers.weights import weight_files
@@ -70,7 +70,7 @@ class Origin:
 
 def files_read(folder: Path, backend: Backend) -> dict[str, Path]:
     """The files of weights that a back end reads of a model folder, by their names in it."""
-    paths = weight_files(folder) if backend == "torch" else [folder / ONNX_FILES[backend]]
+    paths = weight_files(folder) if backend == "torch" else export_files(folder, backend)
     manifest = find_model_manifest(folder)
     if manifest and manifest.documents:
         paths += files_read(folder / manifest.documents, backend).values()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,6 @@ class Tokens:
         """The tokenizer in a Hugging Face folder."""
         path = folder / "tokenizer.json"
         if path.is_file():
-            json_of(path)
             backend = _read_tokenizer(path)
         elif any((folder / name).is_file() for name in ("vocab.txt", "vocab.json", "spiece.model")):
             auto = require("transformers").AutoTokenizer
@@ -84,7 +84,7 @@ class Tokens:
         backend.no_padding()
         return cls(backend, _has_segments(folder))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """One more than the highest id it can give."""
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
@@ -128,6 +128,7 @@ def _read_tokenizer(path: Path) -> Any:
     try:
         return tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing more exact
+        json_of(path)  # which may say more of what is wrong
         raise InputError(
             f"{path} holds no tokenizer: {error}", hint="save it again, or copy the folder again"
         ) from None

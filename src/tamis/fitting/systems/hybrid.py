@@ -12,7 +12,7 @@ from tamis.collection.loss_notes import counted
 from tamis.evaluation import evaluate, t_test
 from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
-from tamis.fitting.plan import MIN_QUERIES, Budget, DataSizes, Step
+from tamis.fitting.plan import EXPORT_SECONDS, MIN_QUERIES, Budget, DataSizes, Step
 from tamis.fitting.query_encoder_export import describe_export, export_query_encoder
 from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
@@ -52,9 +52,10 @@ class HybridKind(Retriever):
     def seconds(self, budget: Budget) -> float:
         """See `SystemKind.seconds`."""
         data = budget.data
+        export = EXPORT_SECONDS if data.exports else 0.0
         if data.encoded:
-            return 0.0
-        return data.num_documents * data.passages * budget.pace * (1 - data.cached_share)
+            return export
+        return export + data.num_documents * data.passages * budget.pace * (1 - data.cached_share)
 
     def plan(self, budget: Budget) -> None:
         """See `SystemKind.plan`."""
