@@ -79,7 +79,7 @@ def best_parts(
         for (kernel, bias), windows in zip(kernels, parts[1:], strict=True):
             highest_windows(*given, kernel, bias, windows[some])
 
-    list(pool.map(fill, slices(len(rows), pool._max_workers)))
+    list(pool.map(fill, slices(len(rows), require("torch").get_num_threads())))
     return parts
 
 
