@@ -36,6 +36,7 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
         "logistic-regression": "tamis.rankers.logistic_regression:open_stage",
         "lambdamart": "tamis.rankers.lambdamart:open_stage",
         "neural-ranker": "tamis.rankers.neural_ranker:open_stage",
+        "pacrr-drmm": "tamis.rankers.pacrr_drmm:open_stage",
     },
     "text_embedder": {"mean": "tamis.rankers.text_embeddings:open_embedder"},
     "scorer": {

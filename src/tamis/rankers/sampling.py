@@ -89,6 +89,25 @@ def sample_negatives(
     return Sample(rows, np.concatenate([[0], np.cumsum(positives.sizes + wanted)]))
 
 
+def sample_pairs(offsets: Rows, relevant: NDArray[np.bool_], rng: Generator) -> Rows:
+    """Of each relevant row a pair: it, and another row of its list at random that is not relevant.
+
+    Lists of none but relevant rows, and of none, give no pair.
+
+    >>> relevant = np.array([True, False, True, False, True])
+    >>> sample_pairs(np.array([0, 2, 4, 5]), relevant, np.random.default_rng(0)).tolist()
+    [[0, 1], [2, 3]]
+    """
+    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    others = np.flatnonzero(~relevant)
+    counts = np.bincount(query[others], minlength=len(offsets) - 1)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    rows = np.flatnonzero(relevant)
+    rows = rows[counts[query[rows]] > 0]
+    drawn = starts[query[rows]] + rng.integers(0, counts[query[rows]])
+    return np.stack([rows, others[drawn]], axis=1)
+
+
 @dataclass(frozen=True, eq=False)
 class FixedLists:
     """Lists of the same length: `rows[n]` are rows of the run, of which `is_relevant` says whether
