@@ -143,10 +143,9 @@ KIND_OF_OPTION = {
 
 def _check_kind(folder: Path, options: dict[str, Any]) -> None:
     """Refuse an option that means nothing for the kind of scorer that the folder is."""
-    from tamis.models.model_import import kind_of
-    from tamis.scorers.weights import read_config
+    from tamis.models.model_kinds import kind_of, model_config
 
-    kind = options["kind"] or kind_of(folder, read_config(folder))
+    kind = options["kind"] or kind_of(folder, model_config(folder))
     for name, option_kind in KIND_OF_OPTION.items():
         if options[name] is not None and kind != option_kind:
             option = "target-words" if name == "words" else name

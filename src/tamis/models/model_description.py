@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from tamis.backends.onnx import ONNX_FILES
+from tamis.backends.tokens import json_of
+from tamis.backends.weights import read_config, weight_files
 from tamis.errors import InputError
 from tamis.manifest import NAME, read_manifest
 from tamis.models.folder import describe_model, open_model
 from tamis.models.import_questions import missing_information
-from tamis.models.model_import import kind_of
-from tamis.scorers._onnx import ONNX_FILES
-from tamis.scorers.tokens import json_of
-from tamis.scorers.weights import read_config, weight_files
+from tamis.models.model_kinds import kind_of
 
 MISSING_IN_WORDS = {
     "kind": "what kind of scorer it is",

@@ -8,25 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tamis.backends.protocols import KINDS, Family, Kind
+from tamis.backends.tokens import json_of
+from tamis.backends.weights import read_config
 from tamis.durable import new_folder
 from tamis.errors import InputError
 from tamis.manifest import NAME
 from tamis.models.base_models import identify
+from tamis.models.model_kinds import kind_of, model_config
 from tamis.models.smoke_test import open_and_test
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import (
-    KINDS,
-    Kind,
     ModelManifest,
-    Pooling,
     find_model_manifest,
     write_model_manifest,
 )
-from tamis.scorers.sbert_layout import pooling_folder
-from tamis.scorers.target_words import Family, Score, TargetWords
-from tamis.scorers.tokens import json_of
-from tamis.scorers.weights import read_config
+from tamis.scorers.sbert_layout import LEGACY_MODES
+from tamis.scorers.target_words import Score, TargetWords
 from tamis.types.pipeline import Scale
 
 IDENTITY = "torch.nn.modules.linear.Identity"
@@ -40,7 +39,9 @@ def import_model(
     kind: Kind | None = None,
     max_length: int | None = None,
     scale: Scale | None = None,
-    pooling: Pooling | None = None,
+    pooling: str | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     words: Sequence[str | int] | None = None,
     template: str | None = None,
     score: Score | None = None,
@@ -54,14 +55,14 @@ def import_model(
     which activation gives our scores in sentence-transformers too.
     """
     source, target = Path(folder), Path(out)
-    config = read_config(source)
+    config = model_config(source)
     scorer_kind = kind or kind_of(source, config)
     if scorer_kind not in KINDS:
         raise InputError(f"there is no kind {scorer_kind!r}", hint=f"say {', '.join(KINDS)}")
     if scorer_kind == "cross-encoder":
         manifest = _cross_encoder(source, config, max_length, scale)
     elif scorer_kind == "bi-encoder":
-        manifest = _bi_encoder(source, max_length, pooling)
+        manifest = _bi_encoder(source, max_length, pooling, query_prompt, document_prompt)
     else:
         manifest = _target_words(source, words, template, score, family, max_length)
     with new_folder(target, force=force) as temporary_folder:
@@ -74,31 +75,9 @@ def import_model(
     return manifest
 
 
-def kind_of(folder: Path, config: dict[str, Any]) -> Kind:
-    """What kind of scorer a folder declares itself to be."""
-    architectures = config.get("architectures")
-    architecture = (
-        str(architectures[0]) if isinstance(architectures, list) and architectures else "nothing"
-    )
-    if architecture.endswith("ForSequenceClassification"):
-        return "cross-encoder"
-    if (pooling_folder(folder) / "config.json").is_file():
-        return "bi-encoder"
-    if architecture.endswith(
-        ("ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForMaskedLM")
-    ):
-        return "target-words"
-    raise InputError(
-        f"{folder} does not say what kind of scorer it is (its architecture is {architecture})",
-        hint=f"say it with --kind, one of {', '.join(KINDS)}",
-    )
-
-
 def _cross_encoder(
     folder: Path, config: dict[str, Any], max_length: int | None, scale: Scale | None
 ) -> ModelManifest:
-    if scale is None and config.get("sentence_transformers", {}).get("activation_fn") == SIGMOID:
-        scale = "probability"
     scorer = open_and_test(
         lambda: CrossEncoder.open(folder, max_length=max_length, scale=scale), folder
     )
@@ -111,16 +90,28 @@ def _cross_encoder(
     )
 
 
-def _bi_encoder(folder: Path, max_length: int | None, pooling: Pooling | None) -> ModelManifest:
+def _bi_encoder(
+    folder: Path,
+    max_length: int | None,
+    pooling: str | None,
+    query_prompt: str | None,
+    document_prompt: str | None,
+) -> ModelManifest:
     scorer = open_and_test(
-        lambda: BiEncoder.open(folder, max_length=max_length, pooling=pooling), folder
-    )
+        lambda: BiEncoder.open(
+            folder, max_length=max_length, pooling=pooling, query_prompt=query_prompt,
+            document_prompt=document_prompt,
+        ),
+        folder,
+    )  # fmt: skip
     manifest = find_model_manifest(folder)
     return ModelManifest(
         "bi-encoder",
         scorer.max_length,
         "cosine",
         pooling=scorer.pooling,
+        query_prompt=scorer.prompt or None,
+        document_prompt=(scorer.documents or scorer).prompt or None,
         documents=manifest.documents if manifest else None,
         base=identify(folder),
     )
@@ -164,8 +155,18 @@ def write_sbert_config(folder: Path, manifest: ModelManifest) -> None:
         path = folder / "tokenizer_config.json"
         tokenizer = json_of(path) if path.is_file() else {}
         _write(path, {**tokenizer, "model_max_length": manifest.max_length})
-    if manifest.scorer == "bi-encoder" and not (folder / "modules.json").is_file():
-        _write_modules(folder, manifest)
+    if manifest.scorer == "bi-encoder":
+        if not (folder / "modules.json").is_file():
+            _write_modules(folder, manifest)
+        if manifest.query_prompt or manifest.document_prompt:
+            _write_prompts(folder, manifest)
+
+
+def _write_prompts(folder: Path, manifest: ModelManifest) -> None:
+    path = folder / "config_sentence_transformers.json"
+    config = json_of(path) if path.is_file() else {}
+    own = {"query": manifest.query_prompt or "", "document": manifest.document_prompt or ""}
+    _write(path, {**config, "prompts": {**(config.get("prompts") or {}), **own}})
 
 
 def _write_modules(folder: Path, manifest: ModelManifest) -> None:
@@ -178,10 +179,10 @@ def _write_modules(folder: Path, manifest: ModelManifest) -> None:
     _write(folder / "modules.json", modules)
     _write(folder / "sentence_bert_config.json", {"max_seq_length": manifest.max_length})
     (folder / "1_Pooling").mkdir(exist_ok=True)
+    modes = (manifest.pooling or "mean").split("+")
     pooling = {
         "word_embedding_dimension": width,
-        "pooling_mode_cls_token": manifest.pooling == "cls",
-        "pooling_mode_mean_tokens": manifest.pooling == "mean",
+        **{name: mode in modes for name, mode in LEGACY_MODES.items()},
     }
     _write(folder / "1_Pooling" / "config.json", pooling)
 

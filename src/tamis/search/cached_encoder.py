@@ -64,6 +64,10 @@ def model_key(encoder: object, prompt: str = "") -> str:
     origin = getattr(encoder, "origin", None)
     weights = [type(encoder).__name__] if origin is None else list(origin.identity)
     settings = [str(getattr(encoder, name, None)) for name in ("max_length", "pooling")]
+    own = [getattr(encoder, name, None) for name in ("prompt", "truncate_dim", "include_prompt")]
+    own.append(getattr(getattr(encoder, "runtime", None), "dtype", "float32"))
+    if any(own[:2]) or own[3] != "float32":
+        settings += map(str, own)
     facts = json.dumps([weights, settings, prompt])
     return hashlib.sha256(facts.encode()).hexdigest()[: 2 * KEY_BYTES]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+from tamis.backends.tokens import Tokens, json_of
+from tamis.backends.weight_digests import check_weights
 from tamis.errors import InputError, require
-from tamis.scorers.tokens import Tokens, json_of
-from tamis.scorers.weight_digests import check_weights
 
 Tensor = Any
 Weights = dict[str, Tensor]
@@ -32,7 +33,10 @@ def load(folder: Path) -> Loaded:
     config = read_config(folder)
     require("torch")  # before tokenizers, which the same extra brings
     tokens = Tokens.open(folder)
+    layers = config.get("num_hidden_layers")
     weights = read_weights(folder)
+    if isinstance(layers, int):
+        check_layers(folder, (name for name in weights if _layer(name) >= layers))
     check_vocabulary(folder, tokens, weights)
     return Loaded(folder, config, weights, tokens)
 
@@ -112,8 +116,27 @@ def open_tokens(folder: Path, config: Mapping[str, Any]) -> Tokens:
     """The tokenizer of a folder whose weights are not read: checked against its config."""
     tokens, rows = Tokens.open(folder), config.get("vocab_size")
     if isinstance(rows, int):
-        _check_rows(folder, tokens, rows)
+        check_rows(folder, tokens, rows)
     return tokens
+
+
+LAYER = re.compile(r"(?:^|\.)(?:layers?|layer_groups|h|block|blocks)\.(\d+)\.")
+
+
+def _layer(name: str) -> int:
+    """The number of the layer that a weight is of; -1 for another."""
+    found = LAYER.search(name)
+    return int(found[1]) if found else -1
+
+
+def check_layers(folder: Path, unexpected: Iterable[str]) -> None:
+    """Refuse weights of layers that the config does not have, which would be left out unsaid."""
+    layers = [name for name in sorted(unexpected) if LAYER.search(name) and "decoder." not in name]
+    if layers:
+        raise InputError(
+            f"{folder}: the weights have {layers[0]}, for which config.json has no layer",
+            hint="config.json and weights are of different models: copy both from the same place",
+        )
 
 
 def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
@@ -121,10 +144,11 @@ def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
     names = ("word_embeddings.weight", "shared.weight", "embed_tokens.weight", "wte.weight")
     rows = [len(weights[name]) for name in weights if name.endswith(names)]
     if rows:
-        _check_rows(folder, tokens, rows[0])
+        check_rows(folder, tokens, rows[0])
 
 
-def _check_rows(folder: Path, tokens: Tokens, rows: int) -> None:
+def check_rows(folder: Path, tokens: Tokens, rows: int) -> None:
+    """Refuse a tokenizer that was not made for a model with so many embeddings."""
     if not tokens.size <= rows <= tokens.size + MAX_PADDING_ROWS:
         raise InputError(
             f"{folder}: the tokenizer has {tokens.size} ids, the weights have {rows} embeddings",

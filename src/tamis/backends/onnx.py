@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.backends.batches import Rows
+from tamis.backends.pooling import pool_text
+from tamis.backends.protocols import Backend, Kind
+from tamis.backends.tokens import TokenIds
+from tamis.backends.weight_digests import check_weights
 from tamis.errors import InputError, command, require
-from tamis.scorers.batches import Rows
-from tamis.scorers.model_manifest import Kind, Pooling
-from tamis.scorers.tokens import TokenIds
-from tamis.scorers.weight_digests import check_weights
 
-Backend = Literal["torch", "onnx", "onnx-int8"]
 ONNX_FILES: Mapping[Backend, str] = {
     "onnx": "onnx/model.onnx",
     "onnx-int8": "onnx/model_qint8.onnx",
@@ -118,13 +118,14 @@ class OnnxBiEncoder:
         """How many tokens a sequence may have."""
         return self.session.longest
 
-    def pool_tokens(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
+    def pool_tokens(self, sequences: Sequence[TokenIds], pooling: str, skip: int = 0) -> Rows:
         """One embedding per sequence."""
         states = self.session.run(sequences)
-        if pooling == "cls":
-            return states[:, 0]
-        means = [row[: len(ids)].mean(0) for row, ids in zip(states, sequences, strict=True)]
-        return np.stack(means)
+        if states.ndim == 2:  # the file pools
+            return states
+        texts = zip(states, sequences, strict=True)
+        rows = [np.concatenate(pool_text(row[: len(ids)], pooling, skip)) for row, ids in texts]
+        return np.stack(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +144,7 @@ class OnnxLanguageModel:
         if ids is None or not set(ids) <= set(self.ids):
             raise InputError(
                 f"the export knows only the words {self.ids}",
-                hint="export the model with these words, or use the torch back end",
+                hint="export the model with these words, or use another back end",
             )
         columns = [self.ids.index(number) for number in ids]
         return self.session.run(sequences)[:, columns]
