@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -348,7 +349,15 @@ def _load(
                 folder, local_files_only=True, dtype=torch_dtype(dtype),
                 output_loading_info=True, trust_remote_code=trust,
             )  # fmt: skip
-    except (errors, OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except (
+        errors,
+        UnpicklingError,
+        OSError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+        ImportError,
+    ) as error:
         raise _unreadable(folder, kind, trust, error) from error
     missing = sorted(info["missing_keys"])
     if kind == "bi-encoder":

@@ -11,7 +11,7 @@ from typing import Any
 
 from tamis.backends.tokens import Tokens, json_of
 from tamis.backends.weight_digests import check_weights
-from tamis.errors import InputError, require
+from tamis.errors import InputError, command, require
 
 Tensor = Any
 Weights = dict[str, Tensor]
@@ -45,6 +45,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a folder."""
     path = folder / "config.json"
     if not path.is_file():
+        refuse_adapter(folder)
         problem = "has no config.json" if folder.is_dir() else "is not a folder"
         raise InputError(
             f"{folder} {problem}",
@@ -54,6 +55,21 @@ def read_config(folder: Path) -> dict[str, Any]:
     if "model_type" not in config:
         raise InputError(f"{path} names no model_type", hint="is it a transformers config?")
     return config
+
+
+ADAPTER_CONFIG = "adapter_config.json"
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Refuse a folder of LoRA adapters alone, and say how they are merged with their base."""
+    path = folder / ADAPTER_CONFIG
+    if path.is_file():
+        base = json_of(path).get("base_model_name_or_path") or "not named"
+        new = f"{folder.resolve().name}-merged"
+        raise InputError(
+            f"{folder} holds LoRA adapters only; the model they belong to is {base}",
+            hint=f"merge the two: {command('import-model', folder, '-o', new)}, then use {new}",
+        )
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -72,6 +88,7 @@ def weight_files(folder: Path) -> list[Path]:
             files = [old]
     for file in files:
         if not file.is_file():
+            refuse_adapter(folder)
             raise InputError(
                 f"{folder} has no weights: there is no {file.name}",
                 hint="save the model with save_pretrained, which writes model.safetensors",
@@ -85,7 +102,7 @@ def read_weights(folder: Path) -> Weights:
     weights: Weights = {}
     for file in weight_files(folder):
         check_weights(folder, file)
-        for name, tensor in _read(file).items():
+        for name, tensor in read_file(file).items():
             weights[name] = tensor.float() if tensor.is_floating_point() else tensor
             if not bool(torch.isfinite(weights[name]).all()):
                 raise InputError(
@@ -95,7 +112,8 @@ def read_weights(folder: Path) -> Weights:
     return weights
 
 
-def _read(file: Path) -> Weights:
+def read_file(file: Path) -> Weights:
+    """The tensors in a file of weights; nothing that is pickled is run."""
     torch, damaged = require("torch"), require("safetensors").SafetensorError
     try:
         weights: Weights = (

@@ -35,6 +35,8 @@ KNOWN_MODELS = (
 )
 
 HUB_FILE_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
+CONFIG_FILES = ("config.json", "modules.json", "adapter_config.json")
+"""One of these is in every folder of a model."""
 OLDER_FILES = ["pytorch_model*.bin", "*/pytorch_model.bin"]
 
 
@@ -118,7 +120,7 @@ def _find_known(reference: str) -> KnownModel | None:
 
 
 def _with_config(folder: Path) -> Path:
-    if not any((folder / name).is_file() for name in ("config.json", "modules.json")):
+    if not any((folder / name).is_file() for name in CONFIG_FILES):
         raise InputError(
             f"{folder} has no config.json", hint="a base model is a Hugging Face folder"
         )

@@ -72,7 +72,7 @@ class BiEncoder:
     prompt: str = ""
     """What stands before every text."""
     document_prompt: str | None = None
-    """What stands before documents, where these weights encode them, too; None: the same."""
+    """What stands before documents; None: the same."""
     include_prompt: bool = True
     """Whether the tokens of the prompt are pooled, too."""
     layers: tuple[EmbeddingLayer, ...] = ()
@@ -126,9 +126,14 @@ class BiEncoder:
         """What encodes documents, where that is another."""
         if self.open_documents is not None:
             return self.open_documents()
-        if self.document_prompt in (None, self.prompt):
+        if self.prompts[1] == self.prompt:
             return None
         return replace(self, prompt=self.document_prompt or "", document_prompt=None)
+
+    @property
+    def prompts(self) -> tuple[str, str]:
+        """What stands before queries, and before documents, whatever encodes those."""
+        return self.prompt, self.prompt if self.document_prompt is None else self.document_prompt
 
     @cached_property
     def probe_rows(self) -> Rows:
@@ -140,9 +145,8 @@ class BiEncoder:
     def _probe_settings(self) -> list[object]:
         if self.open_documents:
             return []
-        prompt = self.prompt if self.document_prompt is None else self.document_prompt
         settings = [self.max_length, self.pooling]
-        own = [prompt, self.truncate_dim, self.include_prompt, self.runtime.dtype]
+        own = [self.prompts[1], self.truncate_dim, self.include_prompt, self.runtime.dtype]
         return [*settings, *(own if own != ["", None, True, "float32"] else [])]
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -238,7 +242,9 @@ class _Opening:
         """What encodes queries, and knows what encodes documents."""
         manifest = manifest_for(self.folder, "bi-encoder")
         asked, told = (encoder_layout(self.folder, task) for task in ("query", "document"))
-        encoder = self._encoder(asked, "query", manifest)
+        encoder = replace(
+            self._encoder(asked, "query", manifest), document_prompt=self._prompt("document")
+        )
         _report_similarity(self.folder, encoder)
         if manifest and manifest.documents:
             inner = self.folder / manifest.documents
@@ -246,7 +252,7 @@ class _Opening:
             return self._with_documents(encoder, lambda: _document_side(part()))
         if asked.parts != told.parts:
             return self._with_documents(encoder, lambda: self._encoder(told, "document", manifest))
-        return replace(encoder, document_prompt=self._prompt("document"))
+        return encoder
 
     def _with_documents(self, encoder: BiEncoder, part: Callable[[], BiEncoder]) -> BiEncoder:
         return replace(
@@ -271,14 +277,15 @@ class _Opening:
                 f"cannot truncate texts at {length} tokens",
                 hint=f"this model takes {special.extra + 1} to {model.longest} tokens",
             )
-        pooling = self.pooling or pooling_of(self.folder, manifest, task)
+        pools = isinstance(model, OnnxBiEncoder) and model.pools  # then layers are in the file
+        pooling = "mean" if pools else self.pooling or pooling_of(self.folder, manifest, task)
         return BiEncoder(
             model, tokens, special, length, check_pooling(pooling), self.threads,
             TOKENS_PER_BATCH if runtime.device == "cpu" else TOKENS_PER_GPU_BATCH,
             origin=self._origin(runtime),
             prompt=self._prompt(task),
             include_prompt=layout.include_prompt,
-            layers=read_layers(layout.layers),
+            layers=() if pools else read_layers(layout.layers),
             truncate_dim=self.truncate_dim or layout.truncate_dim,
             runtime=runtime,
         )  # fmt: skip
@@ -286,7 +293,7 @@ class _Opening:
     def _prompt(self, task: Task) -> str:
         """What is said by hand, else by the manifest, else by the folder."""
         by_hand = self.query_prompt if task == "query" else self.document_prompt
-        return _prompt_of(self.folder, task) if by_hand is None else by_hand
+        return prompts_of(self.folder)[task == "document"] if by_hand is None else by_hand
 
     def _origin(self, runtime: Runtime) -> Origin:
         return Origin.of(

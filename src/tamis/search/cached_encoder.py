@@ -127,6 +127,8 @@ class CachedEncoder:
 
     def __init__(self, encoder: Encoder, folder: Path, key: str, max_bytes: int) -> None:
         self.encoder, self.folder, self.max_bytes = for_documents(encoder), folder, max_bytes
+        self.prompts: tuple[str, str] | None = getattr(encoder, "prompts", None)
+        self.runtime = getattr(encoder, "runtime", None)
         self._model_folder = folder / key
         self.probe = probe(encoder)
         self.num_found = self.num_encoded = 0

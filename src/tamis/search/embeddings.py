@@ -62,12 +62,11 @@ class EmbeddingModel:
 
     def of(self, encoder: object) -> EmbeddingModel:
         """The same with the prompts and the precision of the encoder itself, if it has them."""
-        documents = for_documents(encoder)
-        dtype = getattr(getattr(documents, "runtime", None), "dtype", self.dtype)
-        if not hasattr(encoder, "prompt") or not hasattr(documents, "prompt"):
-            return replace(self, dtype=dtype)
+        dtype = getattr(getattr(encoder, "runtime", None), "dtype", self.dtype)
+        own = self.query_prompt, self.document_prompt
+        query_prompt, document_prompt = getattr(encoder, "prompts", None) or own
         return replace(
-            self, query_prompt=encoder.prompt, document_prompt=documents.prompt, dtype=dtype
+            self, query_prompt=query_prompt, document_prompt=document_prompt, dtype=dtype
         )
 
 
