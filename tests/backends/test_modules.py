@@ -231,3 +231,36 @@ def test_one_of_three_outputs_is_read_where_it_is_named(tmp_path: Path) -> None:
     expected = other.predict(pairs_of(EVERY), apply_softmax=True)[:, 1]
     scorer = CrossEncoder.open(folder, output="entailment", device="cpu")
     assert np.abs(scorer.score(EVERY).values - expected).max() < TOLERANCE
+
+
+def test_a_cross_encoder_of_pooling_and_dense_layers(tmp_path: Path) -> None:
+    cross_modules = sentence_transformers.cross_encoder.modules
+    body = transformer(tmp_path, 0, "bert")
+    dense = cross_modules.Dense(
+        24, 1, activation_function=torch.nn.Identity(), module_output_name="scores"
+    )
+    made = sentence_transformers.CrossEncoder(
+        modules=[body, modules.Pooling(24, pooling_mode="cls"), dense], device="cpu"
+    )
+    made.save_pretrained(str(tmp_path / "model"))
+    scorer = CrossEncoder.open(tmp_path / "model", device="cpu")
+    expected = made.predict(pairs_of(EVERY))
+    assert (scorer.scale, scorer.runtime.backend) == ("probability", "transformers")
+    assert np.abs(scorer.score(EVERY).values - expected).max() < TOLERANCE
+    with pytest.raises(InputError, match="fast does not run the modules"):
+        CrossEncoder.open(tmp_path / "model", backend="fast")
+
+
+@pytest.mark.parametrize("false_id", [None, 28])
+def test_a_cross_encoder_by_the_logits_of_the_next_token(
+    false_id: int | None, tmp_path: Path
+) -> None:
+    cross_modules = sentence_transformers.cross_encoder.modules
+    place = save(tmp_path / "plain", "llama", "AutoModelForCausalLM")
+    body = cross_modules.Transformer(str(place), transformer_task="text-generation")
+    score = cross_modules.LogitScore(true_token_id=27, false_token_id=false_id)
+    made = sentence_transformers.CrossEncoder(modules=[body, score], device="cpu")
+    made.save_pretrained(str(tmp_path / "model"))
+    scorer = CrossEncoder.open(tmp_path / "model", device="cpu")
+    expected = made.predict(pairs_of(EVERY))
+    assert np.abs(scorer.score(EVERY).values - expected).max() < TOLERANCE

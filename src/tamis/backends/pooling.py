@@ -40,7 +40,7 @@ def pool_text(states: Any, pooling: str, skip: int = 0) -> list[Any]:
     >>> states = np.float32([[1, 4], [3, 0]])
     >>> [row.tolist() for row in pool_text(states, "cls+max+mean+lasttoken")]
     [[1.0, 4.0], [3.0, 4.0], [2.0, 2.0], [3.0, 0.0]]
-    >>> pool_text(states, "weightedmean")[0].round(2).tolist()
+    >>> [round(float(value), 2) for value in pool_text(states, "weightedmean")[0]]
     [2.33, 1.33]
     """
     kept = states[skip:] if skip < len(states) else states[-1:]

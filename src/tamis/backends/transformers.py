@@ -225,9 +225,15 @@ class TransformersBiEncoder:
         """One embedding per sequence."""
         return self.network.run(sequences, None, lambda some, _: self.pooled(some, pooling, skip))
 
-    def pooled(self, sequences: Sequence[TokenIds], pooling: str, skip: int = 0) -> Tensor:
+    def pooled(
+        self,
+        sequences: Sequence[TokenIds],
+        pooling: str,
+        skip: int = 0,
+        segments: Sequence[TokenIds] | None = None,
+    ) -> Tensor:
         """`pool_tokens` as a tensor, which knows its gradient outside inference."""
-        segments = [np.zeros(len(sequence), np.int32) for sequence in sequences]
+        segments = segments or [np.zeros(len(sequence), np.int32) for sequence in sequences]
         states = self.network.forward(sequences, segments).last_hidden_state
         return pool_padded(states.float(), [len(ids) for ids in sequences], pooling, skip)
 

@@ -31,6 +31,8 @@ from tamis.scorers.target_words import Score, TargetWords
 from tamis.types.pipeline import Scale
 
 IDENTITY = "torch.nn.modules.linear.Identity"
+WIDTH_NAMES = ("hidden_size", "d_model", "dim", "n_embd")
+"""What configs call the number of dimensions of a token's vector."""
 SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
@@ -198,7 +200,8 @@ def _write_prompts(folder: Path, manifest: ModelManifest) -> None:
 
 
 def _write_modules(folder: Path, manifest: ModelManifest) -> None:
-    width = read_config(folder)["hidden_size"]
+    config = read_config(folder)
+    width = next(config[name] for name in WIDTH_NAMES if name in config)
     types = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
     modules = [
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}

@@ -28,6 +28,7 @@ from tamis.backends.transformers import TOKENS_PER_GPU_BATCH, open_cross_encoder
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError
 from tamis.scorers.model_manifest import manifest_for
+from tamis.scorers.modular_heads import is_modular, open_modular
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.sbert_layout import (
     activation_of,
@@ -93,18 +94,24 @@ class CrossEncoder:
         manifest = manifest_for(path, "cross-encoder")
         place = transformer_folder(path)
         config = read_config(place)
+        modular = is_modular(path)
         runtime = choose_runtime(
-            "cross-encoder", config, place, backend, device, dtype, trust_remote_code
-        )
-        model, tokens = _open(place, runtime)
+            "cross-encoder", config, place, backend or ("transformers" if modular else None),
+            device, dtype, trust_remote_code,
+        )  # fmt: skip
+        if modular:
+            model, tokens = open_modular(path, runtime), Tokens.open(place)
+        else:
+            model, tokens = _open(place, runtime)
         layout = tokens.pair_layout()
         length = max_length or (
             manifest.max_length if manifest else default_length(place, model.longest)
         )
         check_length(length, model.longest, layout.extra)
-        said = scale or (manifest.scale if manifest else scale_of_activation(path, config))
+        outputs = model.outputs
+        said = scale or (manifest.scale if manifest else scale_of_activation(path, config, outputs))
         return cls(
-            model, tokens, layout, length, scale_of(model.outputs, said), threads,
+            model, tokens, layout, length, scale_of(outputs, said), threads,
             TOKENS_PER_BATCH if runtime.device == "cpu" else TOKENS_PER_GPU_BATCH,
             document_tokens=manifest.document_tokens if manifest else None,
             origin=Origin.of(
@@ -112,7 +119,7 @@ class CrossEncoder:
                 output=output,
             ),
             prompt=prompt_of(sbert_config(path), "query"),
-            output=output_of(path, config, model.outputs, output),
+            output=output_of(path, config, outputs, output),
             runtime=runtime,
         )  # fmt: skip
 
@@ -203,21 +210,17 @@ def output_of(
     return number if outputs > 1 else None
 
 
-def scale_of_activation(folder: Path, config: Mapping[str, Any]) -> Scale | None:
+def scale_of_activation(folder: Path, config: Mapping[str, Any], outputs: int) -> Scale | None:
     """What one output is under the activation that a folder names; None where it names none."""
     name = activation_of(folder, config)
-    if name is not None and name not in ACTIVATIONS and config_outputs(config) == 1:
+    if outputs != 1:
+        return None
+    if name is not None and name not in ACTIVATIONS:
         raise InputError(
             f"{folder} names the activation {name}, which tamis does not run",
             hint="say what its output is: --scale logit, or --scale probability",
         )
-    return None if name is None or config_outputs(config) != 1 else ACTIVATIONS.get(name)
-
-
-def config_outputs(config: Mapping[str, Any]) -> int:
-    """How many outputs a config gives a model for sequence classification."""
-    labels = config.get("id2label")
-    return int(config.get("num_labels") or (len(labels) if labels else 2))
+    return None if name is None else ACTIVATIONS[name]
 
 
 def check_length(length: int, longest: int, extra: int) -> None:
