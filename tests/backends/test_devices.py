@@ -249,3 +249,17 @@ def test_one_thread_runs_a_gpus_batches(tmp_path: Path, monkeypatch: pytest.Monk
     gpu.encode(TEXTS)
     assert [threads for threads, _ in asked] == [3, 1]
     assert asked[0][1] < transformers.TOKENS_PER_GPU_BATCH
+
+
+def test_gradients_flow_through_what_training_reads(tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path / "cross", "distilbert")
+    cross = CrossEncoder.open(folder, device="cpu").model
+    assert isinstance(cross, TransformersCrossEncoder)
+    cross.scores(SEQUENCES, None).sum().backward()
+    head = cross.network.model.classifier.weight
+    assert float(head.grad.abs().sum()) > 0
+    body = BiEncoder.open(folder, pooling="mean", device="cpu").model
+    assert isinstance(body, TransformersBiEncoder)
+    body.pooled(SEQUENCES, "mean").sum().backward()
+    first = next(body.network.model.parameters())
+    assert float(first.grad.abs().sum()) > 0

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from pathlib import Path
+
+import numpy as np
 
 from tamis.backends.weights import weight_files
 from tamis.errors import InputError, require
@@ -13,6 +16,7 @@ from tamis.errors import InputError, require
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 OVERHEAD = 1.2
 """What batches need beside the weights, and what loading holds for a moment."""
+TOKENS_OF_A_TEXT = 512
 MIN_BYTES_TO_REPORT = 4 << 30
 _log = logging.getLogger(__name__)
 
@@ -57,10 +61,9 @@ def check_memory(folder: Path, dtype: str, device: str) -> None:
     if needed >= MIN_BYTES_TO_REPORT:
         free_in_words = "" if free is None else f", {_gigabytes(free)} are free"
         _log.warning(
-            "%s has %.1f billion parameters: %s in %s on %s%s; a text of 512 tokens takes some "
-            "%.0f billion operations",
+            "%s has %.1f billion parameters: %s in %s on %s%s%s",
             folder, parameters / 1e9, _gigabytes(needed), dtype, device, free_in_words,
-            2 * 512 * parameters / 1e9,
+            _time_in_words(parameters, device),
         )  # fmt: skip
     if free is not None and needed * OVERHEAD > free:
         smaller = " --dtype bfloat16 needs half of it," if dtype == "float32" else ""
@@ -69,6 +72,24 @@ def check_memory(folder: Path, dtype: str, device: str) -> None:
             f"{_gigabytes(free)} are free",
             hint=f"choose a smaller model;{smaller} a larger machine or GPU would hold it",
         )
+
+
+def _time_in_words(parameters: int, device: str) -> str:
+    """How long a text will take, by the speed of a multiplication here; nothing for a GPU."""
+    if device != "cpu":
+        return ""
+    seconds = 2 * TOKENS_OF_A_TEXT * parameters / operations_per_second()
+    return f"; a text of {TOKENS_OF_A_TEXT} tokens takes about {seconds:.1f} seconds of all cores"
+
+
+def operations_per_second() -> float:
+    """How many operations a second the CPU does in a matrix multiplication, measured."""
+    first = np.ones((512, 1024), np.float32)
+    second = np.ones((1024, 1024), np.float32)
+    first @ second
+    start = time.perf_counter()
+    first @ second
+    return 2.0 * 512 * 1024 * 1024 / max(time.perf_counter() - start, 1e-9)
 
 
 def free_memory(device: str) -> int | None:

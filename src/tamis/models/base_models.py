@@ -34,10 +34,11 @@ KNOWN_MODELS = (
     ),
 )
 
-HUB_FILE_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
+HUB_FILE_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md", "*_Dense/*.bin"]
 CONFIG_FILES = ("config.json", "modules.json", "adapter_config.json")
 """One of these is in every folder of a model."""
 OLDER_FILES = ["pytorch_model*.bin", "*/pytorch_model.bin"]
+"""Weights in torch's own format, which are fetched only where there are no others."""
 
 
 def find_base(reference: str | Path, *, trust_remote_code: bool = False) -> Path:
@@ -135,7 +136,7 @@ def _from_hub(name: str, packages: Sequence[str], trust_remote_code: bool) -> Pa
     try:
         patterns = [*HUB_FILE_PATTERNS, *(["*.py"] if trust_remote_code else [])]
         folder = Path(hub.snapshot_download(name, allow_patterns=patterns))
-        if not any(folder.rglob("*.safetensors")):  # the older format only where there is no other
+        if not any(folder.glob("*.safetensors")):  # the older format only where there is no other
             folder = Path(hub.snapshot_download(name, allow_patterns=[*patterns, *OLDER_FILES]))
         return folder
     except (OSError, errors.HFValidationError, errors.LocalEntryNotFoundError) as error:

@@ -27,7 +27,7 @@ from tamis.backends.choice import FAST, Runtime, choose_runtime
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxLanguageModel, Session
 from tamis.backends.protocols import FAMILIES, Backend, Family, LanguageModel
-from tamis.backends.tokens import DEFAULT_LENGTH, TokenIds, Tokens
+from tamis.backends.tokens import DEFAULT_LENGTH, TokenIds, Tokens, read_json
 from tamis.backends.transformers import TOKENS_PER_GPU_BATCH, open_language_model
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError
@@ -229,7 +229,10 @@ def with_mask(template: str, folder: Path, tokens: Tokens) -> str:
 
 def mask_of(folder: Path, tokens: Tokens) -> str:
     """The mask token of a masked language model."""
-    masks = [mask for mask in ("[MASK]", "<mask>") if tokens.backend.token_to_id(mask)]
+    said = read_json(folder / "tokenizer_config.json").get("mask_token")
+    own = said.get("content") if isinstance(said, dict) else said
+    names = [own, "[MASK]", "<mask>"]
+    masks = [mask for mask in names if mask and tokens.backend.token_to_id(mask) is not None]
     if not masks:
         raise InputError(
             f"the tokenizer of {folder} has no mask", hint="is it a masked language model?"
