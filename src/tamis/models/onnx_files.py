@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tamis.backends._t5 import T5
+from tamis.backends.network import quiet_transformers
 from tamis.backends.protocols import Kind
-from tamis.backends.transformers import quiet_transformers
 from tamis.backends.weights import Tensor, read_config
 from tamis.errors import InputError, require
 from tamis.scorers.bi_encoder import BiEncoder

@@ -14,11 +14,11 @@ import numpy as np
 
 from tamis.backends.batches import Rows
 from tamis.backends.choice import Runtime
+from tamis.backends.network import longest_of
 from tamis.backends.protocols import CrossEncoderModel, LanguageModel
 from tamis.backends.tokens import TokenIds, json_of
 from tamis.backends.transformers import (
     TransformersBiEncoder,
-    longest_of,
     open_bi_encoder,
     open_language_model,
 )
