@@ -1294,7 +1294,7 @@ assert "torch" not in sys.modules and "transformers" not in sys.modules
 def test_a_sieve_is_searched_in_onnx_runtime_without_torch(whole: tuple[Path, Sieve]) -> None:
     _, sieve = whole
     specs = json.dumps(sieve.manifest["pipeline"])
-    assert '"backend": "onnx"' in specs and '"backend": "torch"' not in specs
+    assert '"backend": "onnx"' in specs and '"backend": "fast"' not in specs
     subprocess.run([sys.executable, "-c", NO_TORCH, str(sieve.path)], check=True)
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tamis.scorers._onnx import GRAPH_FILE, ONNX_FILES
 
 from tamis.errors import DamagedError, InputError
 from tamis.models import import_model
 from tamis.models.folder import exports_of, open_model, open_scorer
 from tamis.models.onnx_files import write_float
 from tamis.models.onnx_graph import share_weights, tensors_in
-from tamis.scorers._onnx import GRAPH_FILE, ONNX_FILES
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.model_manifest import read_model_manifest, write_model_manifest
 
@@ -27,7 +27,7 @@ def exported(tiny_cross_encoder: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     import_model(tiny_cross_encoder, folder, kind="bi-encoder", pooling="mean")
     (folder / "onnx").mkdir()
-    encoder = open_scorer(folder, backend="torch")
+    encoder = open_scorer(folder, backend="fast")
     write_float(folder / ONNX_FILES["onnx"], encoder, folder)
     return folder
 

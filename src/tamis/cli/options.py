@@ -109,6 +109,45 @@ TimeLimit = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class DeviceOptions:
+    """Where a model runs, and in which precision."""
+
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help="Where the model runs: auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = "auto"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        typer.Option(
+            "--dtype",
+            help="Precision of the model. Default: half precision on a GPU, float32 on the CPU.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = "auto"
+    trust_remote_code: Annotated[
+        str | None,
+        typer.Option(
+            "--trust-remote-code",
+            metavar="MODEL",
+            help="Run code that this model brings; name the same folder or hub id again.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = None
+
+    def of(self, model: str) -> dict[str, Any]:
+        """What opens a model so."""
+        from tamis.models.model_lookup import is_trusted
+
+        trusted = is_trusted(model, self.trust_remote_code or False)
+        return {"device": self.device, "dtype": self.dtype, "trust_remote_code": trusted}
+
+
 def job_time(text: str | float) -> float:
     """The seconds that a job may take; a number alone is minutes."""
     return _seconds(text, "m")

@@ -13,13 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from tamis.backends.onnx import ONNX_FILES, export_file
 from tamis.errors import install_command, missing_extras
 from tamis.fitting.context import FitInputs
 from tamis.fitting.workspace import Timing
-from tamis.models.folder import open_scorer
+from tamis.models.folder import open_scorer, torch_backend
 from tamis.models.onnx_files import write_float
 from tamis.models.onnx_graph import share_weights
-from tamis.scorers._onnx import ONNX_FILES, export_file
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.model_manifest import documents_of, find_model_manifest
 from tamis.search.embeddings import PROBES
@@ -87,7 +87,7 @@ def _log_missing(extras: set[str]) -> dict[str, Any]:
 def _write_and_compare(fit: FitInputs, model: Path) -> dict[str, Any]:
     assert fit.base is not None
     torch_encoder = cast(
-        BiEncoder, open_scorer(model, threads=fit.request.threads, backend="torch")
+        BiEncoder, open_scorer(model, threads=fit.request.threads, backend=torch_backend(model))
     )
     _write(torch_encoder, model)
     documents = documents_of(model)

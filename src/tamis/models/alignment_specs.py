@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tamis.backends.weight_digests import sha256_of
 from tamis.models.scorer_specs import check_weights
 from tamis.pipeline.document_lookup import Documents
 from tamis.pipeline.documents import all_documents, documents_spec
 from tamis.registry import Opening, absolute, check_keys
 from tamis.scorers.alignment import Alignment
-from tamis.scorers.weight_digests import sha256_of
 from tamis.scorers.word_counts import WordCounts
 from tamis.scorers.word_vectors import read_vectors
 from tamis.types import Spec

@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tamis.backends._t5 import T5
+from tamis.backends.network import quiet_transformers
+from tamis.backends.protocols import Kind
+from tamis.backends.weights import Tensor, read_config
 from tamis.errors import InputError, require
-from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import Kind
-from tamis.scorers.target_words import MAX_T5_TOKENS, TargetWords, quiet_transformers
-from tamis.scorers.weights import Tensor, read_config
+from tamis.scorers.target_words import MAX_T5_TOKENS, TargetWords
 from tamis.types import Scorer
 
 OPSET = 17

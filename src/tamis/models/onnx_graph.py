@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.backends.onnx import GRAPH_FILE, ONNX_FILES
+from tamis.backends.weights import weight_files
 from tamis.durable import new_file
 from tamis.errors import require
-from tamis.scorers._onnx import GRAPH_FILE, ONNX_FILES
-from tamis.scorers.weights import weight_files
 
 MIN_BYTES = 1024
 """Smaller constants stay in the graph."""

@@ -8,18 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
+from tamis.backends.pooling import check_pooling
+from tamis.backends.protocols import Backend, Family
+from tamis.backends.weight_digests import has_digest
 from tamis.durable import folder_exists
 from tamis.errors import InputError, install_command, is_installed
 from tamis.models.base_models import find_base
-from tamis.models.folder import has_weights
+from tamis.models.folder import has_weights, torch_backend
 from tamis.registry import Opening, Types, check_choice, check_keys
-from tamis.scorers._onnx import Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import Pooling, documents_of
+from tamis.scorers.model_manifest import documents_of
 from tamis.scorers.origin import Origin, files_read
-from tamis.scorers.target_words import Family, Score, TargetWords
-from tamis.scorers.weight_digests import has_digest
+from tamis.scorers.target_words import Score, TargetWords
 from tamis.types import Scorer, Spec
 from tamis.types.pipeline import Scale
 
@@ -30,7 +31,6 @@ _log = logging.getLogger(__name__)
 
 
 CHOICES: Mapping[str, Any] = {
-    "pooling": Pooling,
     "scale": Scale,
     "score": Score,
     "family": Family,
@@ -52,13 +52,18 @@ def name_scorer(scorer: AnyScorer, reference: str | Path) -> AnyScorer:
 
 def open_cross_encoder(values: Spec, opening: Opening) -> CrossEncoder:
     """See `registry.OPENERS`."""
-    return _open(CrossEncoder, values, opening, {"max_length": int, "scale": str})
+    return _open(
+        CrossEncoder, values, opening, {"max_length": int, "scale": str, "output": (str, int)}
+    )
 
 
 def open_bi_encoder(values: Spec, opening: Opening) -> BiEncoder:
     """See `registry.OPENERS`."""
-    model = _open(BiEncoder, values, opening, {"max_length": int, "pooling": str})
-    if model.open_documents is not None and model.origin is not None:
+    prompts = dict.fromkeys(("pooling", "query_prompt", "document_prompt"), str)
+    model = _open(BiEncoder, values, opening, {"max_length": int, "truncate_dim": int, **prompts})
+    if model.open_documents is None or model.origin is None:
+        return model
+    if documents_of(model.origin.folder) != model.origin.folder:
         folder, backend = documents_of(model.origin.folder), model.origin.backend
         documents = Origin.of("bi-encoder", folder, backend)  # an index may have been encoded by it
         opening.keep_scorer(documents.spec(), model.open_documents)
@@ -79,12 +84,14 @@ def _open(
     check_keys(description, values, {place: str, "backend": str, "weights": dict, "settings": dict})
     check_keys(f"the settings of {description}", values["settings"], {}, settings)
     check_choice("the back end", values["backend"], get_args(Backend))
+    if "pooling" in values["settings"]:
+        check_pooling(values["settings"]["pooling"])
     for name in CHOICES.keys() & values["settings"].keys():
         check_choice(name, values["settings"][name], get_args(CHOICES[name]))
     folder = find_base(values["name"]) if place == "name" else opening.path(values["path"])
     backend = values["backend"]
     if backend == "onnx" and not is_installed("onnxruntime") and has_weights(folder):
-        backend = "torch"
+        backend = torch_backend(folder)
         _log.info(
             "%s runs in torch, since ONNX Runtime is not installed: %s",
             folder, install_command("onnx"),

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit_with
+from tamis.backends.weight_digests import has_digest, sha256_of
 from tamis.durable import new_file
 from tamis.errors import InputError
 from tamis.registry import Opening, absolute, check_choice, check_keys
 from tamis.scorers.bag_of_words import CHARACTERS_PER_BLOCK, MAX_TABLE_WORDS, text_pieces
-from tamis.scorers.weight_digests import has_digest, sha256_of
 from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.text.analysis import analyzer
 from tamis.types import Spec

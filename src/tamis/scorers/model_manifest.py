@@ -6,19 +6,18 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from tamis.backends.pooling import is_pooling
+from tamis.backends.protocols import KINDS, Kind
+from tamis.backends.weight_digests import WEIGHT_DIGESTS_KEY, weight_digests
 from tamis.errors import DamagedError, InputError
 from tamis.manifest import expect, read_manifest, write_manifest
-from tamis.scorers.weight_digests import WEIGHT_DIGESTS_KEY, weight_digests
 from tamis.types.pipeline import Scale
 
 LAYOUT = 1
 EXPORTS = ("onnx", "graph.onnx")
 """What exports are in a model folder."""
-Kind = Literal["cross-encoder", "bi-encoder", "target-words"]
-KINDS: tuple[Kind, ...] = ("cross-encoder", "bi-encoder", "target-words")
-Pooling = Literal["mean", "cls"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,11 @@ class ModelManifest:
     outputs: int = 1
     document_tokens: int | None = None
     """The length at which a cross-encoder truncates the text, before the pair."""
-    pooling: Pooling | None = None
+    pooling: str | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    """What a bi-encoder reads before every query and every document, if not what its folder says in
+    the files of sentence-transformers."""
     documents: str | None = None
     """Of a bi-encoder that only learnt to read queries: the folder in its own folder with the model
     that documents are encoded by."""
@@ -59,7 +62,9 @@ _IS_VALID: Mapping[str, Callable[[Any], bool]] = {
     "outputs": lambda value: isinstance(value, int) and value > 0,
     "document_tokens": lambda value: isinstance(value, int) and value > 0,
     "scale": lambda value: value in get_args(Scale),
-    "pooling": lambda value: value in get_args(Pooling),
+    "pooling": is_pooling,
+    "query_prompt": lambda value: isinstance(value, str),
+    "document_prompt": lambda value: isinstance(value, str),
     "documents": lambda value: (
         isinstance(value, str) and value not in ("", "..", ".") and Path(value).name == value
     ),

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tamis.backends import _bert, _t5
+from tamis.backends.tokens import DEFAULT_LENGTH
+from tamis.backends.weights import Loaded, Tensor, Weights, take
 from tamis.errors import InputError, require
 from tamis.models.base_models import identify
-from tamis.scorers import _bert, _t5
 from tamis.scorers.bi_encoder import length_of as text_length_of
 from tamis.scorers.bi_encoder import pooling_of
 from tamis.scorers.cross_encoder import check_length, scale_of
 from tamis.scorers.model_manifest import Base, ModelManifest, find_model_manifest
 from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.target_words import DEFAULT_TEMPLATE, length_of
-from tamis.scorers.tokens import DEFAULT_LENGTH
-from tamis.scorers.weights import Loaded, Tensor, Weights, take
 
 INIT_STD = 0.02
 """BERT's own."""
@@ -172,7 +172,7 @@ def init_target_words(
             f"{loaded.folder} names no target words", hint='give two, for example "true" "false"'
         )
     first, second = ids = word_ids(loaded.tokens, target_words)
-    length = length_of(loaded, max_length or (manifest.max_length if manifest else None))
+    length = length_of(loaded.config, max_length or (manifest.max_length if manifest else None))
     _t5.build(loaded, length)
     name = loaded.tokens.backend.id_to_token
     initial_manifest = ModelManifest(

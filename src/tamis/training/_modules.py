@@ -17,12 +17,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from tamis.backends import _bert, _t5
+from tamis.backends._dropout import NO_DROPOUT, Dropout, generator_of
+from tamis.backends.fast import FastBiEncoder, FastCrossEncoder, head_of, pool_tokens
+from tamis.backends.tokens import Encoded, share_room
+from tamis.backends.weights import Loaded, Weights
 from tamis.errors import require
 from tamis.models.model_import import import_model, write_sbert_config
-from tamis.scorers import _bert, _t5
-from tamis.scorers._dropout import NO_DROPOUT, Dropout, generator_of
-from tamis.scorers.bi_encoder import BiEncoder, TorchBiEncoder, pool_tokens
-from tamis.scorers.cross_encoder import CrossEncoder, TorchCrossEncoder, head_of
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import (
     copy_without_exports,
@@ -31,8 +34,6 @@ from tamis.scorers.model_manifest import (
 )
 from tamis.scorers.target_words import TargetWords
 from tamis.scorers.template import Template
-from tamis.scorers.tokens import Encoded, share_room
-from tamis.scorers.weights import Loaded, Weights
 from tamis.training._init_weights import InitialModel
 from tamis.training.trainable import Tokenised
 from tamis.types import Scorer
@@ -145,7 +146,7 @@ class CrossEncoderModule(Module):
     def scorer(self, *, threads: int | None = None) -> CrossEncoder:
         """A scorer with the weights as they are now."""
         current, manifest = replace(self.loaded, weights=self._weights()), self.manifest
-        model = TorchCrossEncoder(_bert.build(current), head_of(current))
+        model = FastCrossEncoder(_bert.build(current), head_of(current))
         tokens = self.loaded.tokens
         return CrossEncoder(
             model, tokens, self.layout, manifest.max_length, manifest.scale, threads,
@@ -194,7 +195,7 @@ class BiEncoderModule(Module):
 
     def _encoder(self, threads: int | None) -> BiEncoder:
         current, manifest = replace(self.loaded, weights=self._weights()), self.manifest
-        model, tokens = TorchBiEncoder(_bert.build(current)), self.loaded.tokens
+        model, tokens = FastBiEncoder(_bert.build(current)), self.loaded.tokens
         pooling = manifest.pooling or "mean"
         return BiEncoder(model, tokens, self.layout, manifest.max_length, pooling, threads)
 

@@ -16,7 +16,7 @@ from tamis.fitting.plan import EXPORT_SECONDS, MIN_QUERIES, Budget, DataSizes, S
 from tamis.fitting.query_encoder_export import describe_export, export_query_encoder
 from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
-from tamis.models.folder import open_scorer
+from tamis.models.folder import open_scorer, torch_backend
 from tamis.pages.text_format import p_text
 from tamis.pipeline.document_lookup import IndexLookup
 from tamis.pipeline.hybrid import lexical_dense_hybrid
@@ -68,7 +68,7 @@ class HybridKind(Retriever):
         assert fit.base is not None
         base, threads = fit.base.folder, fit.request.threads
         if not fit.index.snapshot.embeddings:
-            encoder = cast(Encoder, open_scorer(base, threads=threads, backend="torch"))
+            encoder = cast(Encoder, open_scorer(base, threads=threads, backend=torch_backend(base)))
             with fit.work.timed(self.timing("encode")):
                 _, model = find_encoder(str(fit.request.base))
                 with fit.embeddings.on_disk(encoder) or nullcontext(encoder) as documents_encoder:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends.batches import groups
+from tamis.backends.weights import Loaded, Tensor, take
 from tamis.errors import InputError, require
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers.batches import groups
-from tamis.scorers.weights import Loaded, Tensor, take
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
 TokenIds = NDArray[np.int32]

@@ -21,6 +21,11 @@ from tamis.errors import InputError, require
 TokenIds = NDArray[np.int32]
 TEXTS_PER_BATCH = 256
 DEFAULT_LENGTH = 512
+OLDER_FILES = (
+    "vocab.txt", "vocab.json", "spiece.model", "spm.model", "tokenizer.model",
+    "sentencepiece.bpe.model",
+)  # fmt: skip
+"""Where tokenizers were kept before there was tokenizer.json."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +77,8 @@ class Tokens:
         path = folder / "tokenizer.json"
         if path.is_file():
             backend = _read_tokenizer(path)
-        elif any((folder / name).is_file() for name in ("vocab.txt", "vocab.json", "spiece.model")):
-            auto = require("transformers").AutoTokenizer
-            backend = auto.from_pretrained(folder, local_files_only=True).backend_tokenizer
+        elif any((folder / name).is_file() for name in OLDER_FILES):
+            backend = _converted(folder)
         else:
             raise InputError(
                 f"{folder} has no tokenizer: there is no tokenizer.json",
@@ -121,6 +125,26 @@ class Tokens:
         inside = [number for number, of in enumerate(encoding.sequence_ids) if of == 0]
         ids = encoding.ids
         return Layout(tuple(ids[: inside[0]]), (), tuple(ids[inside[-1] + 1 :]))
+
+
+def _converted(folder: Path) -> Any:
+    """A tokenizer in an older format, as transformers converts it."""
+    auto = require("transformers").AutoTokenizer
+    try:
+        return auto.from_pretrained(folder, local_files_only=True).backend_tokenizer
+    except (ImportError, ValueError, OSError, AttributeError, KeyError, TypeError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(
+            f"{folder} has no tokenizer.json, and its tokenizer cannot be converted: "
+            f"{reason[0][:150]}",
+            hint="where sentencepiece is installed, AutoTokenizer.from_pretrained(FOLDER)"
+            ".save_pretrained(FOLDER) writes tokenizer.json",
+        ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is no file."""
+    return json_of(path) if path.is_file() else {}
 
 
 def _read_tokenizer(path: Path) -> Any:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tamis.backends._bert import activation, attend, folded_mean, rows, split
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends.batches import Rows, groups
+from tamis.backends.tokens import TokenIds
+from tamis.backends.weights import Loaded, Tensor, take
 from tamis.errors import require
-from tamis.scorers._bert import activation, attend, folded_mean, rows, split
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers.batches import Rows, groups
-from tamis.scorers.tokens import TokenIds
-from tamis.scorers.weights import Loaded, Tensor, take
 
 FAMILIES = ("t5", "mt5")
 
