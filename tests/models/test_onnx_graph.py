@@ -40,14 +40,14 @@ def encode(folder: Path, backend: str) -> np.ndarray:
 
 def test_weights_are_there_once_and_embeddings_are_the_same(exported: Path) -> None:
     full = (exported / ONNX_FILES["onnx"]).stat().st_size
-    own, torch_rows = encode(exported, "onnx"), encode(exported, "torch")
+    own, fast_rows = encode(exported, "onnx"), encode(exported, "fast")
     assert share_weights(exported)
     weights = (exported / "model.safetensors").stat().st_size
     assert not (exported / "onnx").exists()
     assert (exported / GRAPH_FILE).stat().st_size < full - weights / 2
     assert exports_of(exported) == ["onnx"]
     np.testing.assert_allclose(encode(exported, "onnx"), own, atol=1e-6)
-    np.testing.assert_allclose(encode(exported, "onnx"), torch_rows, atol=1e-5)
+    np.testing.assert_allclose(encode(exported, "onnx"), fast_rows, atol=1e-5)
 
 
 def test_the_graph_reads_the_weights_of_the_file(exported: Path) -> None:
