@@ -27,7 +27,7 @@ from tamis.evaluation.evaluate import Evaluation
 from tamis.rankers.features import FeatureSource
 from tamis.rankers.logistic_regression import LogisticRegression, LogisticRegressionSettings
 from tamis.rankers.pacrr_drmm import PACRRDRMM, PACRRDRMMSettings
-from tamis.rankers.sampling import relevant_rows
+from tamis.rankers.samples import relevant_rows
 from tamis.rankers.term_texts import TermSource
 from tamis.search import Index
 from tamis.types import Document, Qrels, Queries, Run

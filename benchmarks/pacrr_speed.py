@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.pacrr_drmm import DEPTH, draw, read_task
 from tamis.rankers._pacrr_inputs import score_rows
 from tamis.rankers.pacrr_drmm import PACRRDRMM, PACRRDRMMSettings, build_network
-from tamis.rankers.sampling import relevant_rows
+from tamis.rankers.samples import relevant_rows
 from tamis.rankers.term_texts import TermSource
 from tamis.search import Index
 from tamis.types import Qrels, Run

@@ -23,7 +23,7 @@ from tamis.rankers.lambdamart import (
     sample_once,
     search_settings,
 )
-from tamis.rankers.sampling import relevant_rows
+from tamis.rankers.samples import relevant_rows
 from tamis.registry import open_stage
 from tamis.testing import check_stage
 from tamis.types import Qrels, Run

@@ -22,7 +22,7 @@ from tamis.rankers.logistic_regression import (
     row_batches,
     sigmoid,
 )
-from tamis.rankers.sampling import Sample, relevant_rows, sample_negatives
+from tamis.rankers.samples import Sample, relevant_rows, sample_negatives
 from tamis.registry import open_stage
 from tamis.testing import check_stage
 from tamis.types import Qrels, Run

@@ -11,7 +11,7 @@ from tests.rankers.small import embedded, small_candidates
 from tamis.errors import DamagedError, InputError
 from tamis.rankers.features import FeatureSource
 from tamis.rankers.neural_ranker import NeuralRanker, NeuralRankerSettings
-from tamis.rankers.sampling import relevant_rows
+from tamis.rankers.samples import relevant_rows
 from tamis.testing import check_stage
 from tamis.types import Qrels, Run
 

@@ -14,7 +14,7 @@ from tamis.errors import DamagedError, InputError, LineError
 from tamis.rankers import _pacrr_inputs as inputs
 from tamis.rankers._best_windows import highest_cells, highest_windows
 from tamis.rankers.pacrr_drmm import PACRRDRMM, PACRRDRMMSettings, build_network
-from tamis.rankers.sampling import relevant_rows, sample_pairs
+from tamis.rankers.samples import relevant_rows, sample_pairs
 from tamis.rankers.term_texts import CandidateTerms, TermSource
 from tamis.registry import open_stage
 from tamis.scorers.word_vectors import WordVectors

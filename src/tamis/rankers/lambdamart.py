@@ -20,7 +20,7 @@ from tamis.errors import InputError, require
 from tamis.evaluation.evaluate import evaluate
 from tamis.rankers._folder import ranker_spec, read_ranker, rescored, save_ranker
 from tamis.rankers.features import Features, FeatureSource, Floats, check_trained_for, open_features
-from tamis.rankers.sampling import Sample, check_trainable, relevant_rows, sample_negatives
+from tamis.rankers.samples import Sample, check_trainable, relevant_rows, sample_negatives
 from tamis.registry import Opening, check_keys
 from tamis.types import Qrels, Run, Spec, Stage
 

@@ -24,7 +24,7 @@ from tamis.rankers.features import (
     check_trained_for,
     open_features,
 )
-from tamis.rankers.sampling import check_trainable, relevant_rows, sample_negatives
+from tamis.rankers.samples import check_trainable, relevant_rows, sample_negatives
 from tamis.registry import Opening, check_keys
 from tamis.types import Qrels, Run, Spec, Stage
 

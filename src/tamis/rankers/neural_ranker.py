@@ -24,7 +24,7 @@ from tamis.rankers.features import (
     check_trained_for,
     open_features,
 )
-from tamis.rankers.sampling import (
+from tamis.rankers.samples import (
     FixedLists,
     check_trainable,
     relevant_rows,

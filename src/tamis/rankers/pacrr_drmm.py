@@ -18,7 +18,7 @@ from tamis.errors import InputError, TrainingError, require
 from tamis.evaluation.evaluate import evaluate
 from tamis.rankers._folder import ranker_spec, read_ranker, rescored, save_ranker
 from tamis.rankers._pacrr_inputs import kernel_threads, network_inputs, score_rows
-from tamis.rankers.sampling import check_trainable, relevant_rows, sample_pairs
+from tamis.rankers.samples import check_trainable, relevant_rows, sample_pairs
 from tamis.rankers.term_texts import CandidateTerms, Longs, TermSource, open_terms
 from tamis.registry import Opening, check_keys, python_spec
 from tamis.types import Qrels, Run, Spec, Stage

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.errors import InputError
-from tamis.rankers.sampling import (
+from tamis.rankers.samples import (
     check_trainable,
     relevant_rows,
     sample_fixed_lists,
