@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import tamis
 from tamis.errors import InputError
@@ -51,9 +53,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 class Letters:
     """An encoder for tests: how often each letter occurs, at length one."""
 
-    def encode(self, texts: list[str]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         rows = np.array([[1.0 + text.count(letter) for letter in "aeiounrs"] for text in texts])
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(
+            "f4"
+        )
+        return unit
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from tamis import __version__
 from tamis.cli import (
     demo,
     evaluate,
+    explain,
     export,
     fit,
     fuse,
@@ -90,6 +91,7 @@ app.command("train", rich_help_panel=TRAIN)(train.train)
 app.command("import-model", rich_help_panel=TRAIN)(models.import_model)
 app.command("export", rich_help_panel=TRAIN)(export.export)
 app.command("evaluate", rich_help_panel=INSPECT)(evaluate.evaluate)
+app.add_typer(explain.app, name="explain", rich_help_panel=INSPECT)
 app.command("info", rich_help_panel=INSPECT)(info_convert.info)
 app.command("convert", rich_help_panel=INSPECT)(info_convert.convert)
 app.command("warm-up", rich_help_panel=INSPECT)(warm_up.warm_up)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,6 +29,18 @@ def best_passage(
 
     Without a model it is the passage with the most of the query's terms, and has no score.
     """
+    passage, truncated_tokens = _best_passage(steps, query, document, index, row)
+    if passage is None:
+        return None, truncated_tokens
+    terms = {*index.analyzer.terms(query)}
+    spans = index.analyzer.spans(passage.text)
+    matches = tuple((start, end) for term, start, end in spans if term in terms)
+    return replace(passage, matches=matches), truncated_tokens
+
+
+def _best_passage(
+    steps: Sequence[Step], query: str, document: Document, index: Index, row: Run
+) -> tuple[PassageFacts | None, int]:
     reranker = next((step.of for step in reversed(steps) if isinstance(step.of, Rerank)), None)
     if reranker is not None and PASSAGE in row.extra and row.extra[PASSAGE][0] >= 0:
         return _by_reranker(reranker, document, row)

@@ -49,7 +49,7 @@ def name_of(part: Source | Stage) -> str:
         case Hybrid():
             return "hybrid"
         case Rerank():
-            return part.model or "re-ranker"
+            return part.model.replace("_", " ") or "re-ranker"
         case Interpolate():
             return "fusion"
         case Top():

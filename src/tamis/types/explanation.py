@@ -88,6 +88,8 @@ class PassageFacts:
     """The passage's own score by the model; None where no model read passages."""
     passages: int
     """How many passages the document has."""
+    matches: tuple[tuple[int, int], ...] = ()
+    """Where words of the query stand: their characters in `text`."""
 
 
 @dataclass(frozen=True)
