@@ -102,6 +102,7 @@ CALLS = [
     Call("info made -c index --queries log.txt --show 1", "tamis.examples"),
     Call("evaluate qrels.txt A=a.trec B=b.trec --baseline A --agreement", "tamis.evaluate"),
     Call("search index grain", "tamis.search"),
+    Call("explain losses a.trec b.trec --qrels qrels.txt -c docs", "tamis.losses"),
     Call("explain result index grain", "tamis.explanation"),
     Call("explain result sieve grain d1 d3", "tamis.explanation"),
     Call("tune index docs qrels.txt --no-save --folds 2", "tamis.tune"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tamis.cli.common import show
@@ -10,11 +11,14 @@ from tamis.terminal import plain_table, visible
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from tamis.explain.losses import Losses
     from tamis.explain.tables import Table
     from tamis.types.explanation import Explanation
 
 PASSAGE_CHARACTERS = 400
 """How much of the winning passage is printed."""
+SHOWN_QUERIES = 10
+"""How many of the worse queries are printed."""
 
 
 def show_explanation(found: Explanation) -> None:
@@ -27,6 +31,29 @@ def show_explanation(found: Explanation) -> None:
     show(_heading("Passage", passage_line(found)), _passage(found), "")
     for table in tables_of(found):
         show(_heading(table.heading, table.note), _table(table), "")
+
+
+def show_losses(losses: Losses) -> None:
+    """Print why queries got worse: the finding, cause after cause, the worst queries."""
+    from tamis.explain.losses_page import cause_table, finding, means_line, query_table
+
+    show(f"{finding(losses)}.", means_line(losses), "")
+    for note in losses.notes:
+        show(f"note: {note}", "")
+    causes = cause_table(losses)
+    short = replace(
+        causes,
+        heads=(causes.heads[0], *causes.heads[2:]),
+        rows=tuple((row[0], *row[2:]) for row in causes.rows),
+        text_columns=1,
+    )
+    show(_heading(short.heading, short.note), _table(short), "")
+    for cause in losses.causes:
+        how = f"undone by {cause.undone_by}" if cause.was_run else f"not run: {cause.why_not}"
+        show(f"{cause.name}: {how}")
+    if losses.per_query:
+        table = query_table(losses, SHOWN_QUERIES, 24)
+        show("", _heading(table.heading, table.note), _table(table))
 
 
 def _heading(heading: str, note: str) -> RenderableType:
