@@ -109,6 +109,12 @@ def losses(
     aggregate: Annotated[
         str, typer.Option(metavar="METHOD", help="How scores of passages became a document's.")
     ] = "max",
+    deeper: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="How many times as many candidates an index is searched for."
+        ),
+    ] = 10,
     measure: Annotated[
         str, typer.Option("-m", "--measure", help="The measure that got worse.")
     ] = "nDCG@10",
@@ -130,7 +136,9 @@ def losses(
         from tamis.models import open_ranker
 
         scorer = open_ranker(model, threads=threads, documents=inputs.documents).scorer
-        inputs = replace(inputs, scorer=scorer, passages=passages, aggregate=aggregate)
+        inputs = replace(
+            inputs, scorer=scorer, passages=passages, aggregate=aggregate, deeper=deeper
+        )
     found = find_losses(inputs, measure=measure, names=names)
     if html is not None:
         write_losses(html, found, command=shlex.join(["tamis", *sys.argv[1:]]), force=force)

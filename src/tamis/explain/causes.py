@@ -29,7 +29,7 @@ WINDOWS = "words:150:75"
 FUSION_WEIGHT = 0.5
 """What the lexical score counts where it is fused back."""
 DEEPER = 10
-"""How many times as many candidates are searched for."""
+"""How many times as many candidates are searched for by default."""
 TOLERANCE = 1e-4
 """How far a score that is made anew may lie from the run's."""
 
@@ -46,6 +46,8 @@ class LossInputs:
     passages: str = "whole"
     """How the documents of the run were split when they were scored."""
     aggregate: str = "max"
+    deeper: int = DEEPER
+    """How many times as many candidates an index is searched for."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Of queries that the runs have no texts of."""
 
@@ -244,11 +246,11 @@ def _why_not_whole(inputs: LossInputs) -> str:
 
 
 def score_more_candidates(inputs: LossInputs) -> Rankings:
-    """The baseline's documents beside the run's, and what an index finds ten times as deep."""
+    """The baseline's documents beside the run's, and what an index finds several times as deep."""
     wanted = {query: {*inputs.baseline.to_dict().get(query, {})} for query in inputs.reproduced}
     if isinstance(inputs.documents, Index):
         queries = Queries.of(Query(query, inputs.text(query)) for query in wanted)
-        deep = DEEPER * int(inputs.run.sizes().max(initial=1))
+        deep = inputs.deeper * int(inputs.run.sizes().max(initial=1))
         for query, scores in inputs.documents.bm25().search(queries, deep).to_dict().items():
             wanted[query] |= {*scores}
     return _with_added(inputs, wanted)
@@ -320,7 +322,7 @@ CAUSES = (
     ),
     Cause(
         "depth", "too few candidates",
-        f"the baseline's documents scored too, and those of an index {DEEPER} times as deep",
+        "the baseline's documents scored too, and those that BM25 finds deeper in an index",
         _needs_model, score_more_candidates,
     ),
     Cause(

@@ -20,15 +20,17 @@ from tamis.explain.fusion import (
     stage_parts,
     stage_scales,
 )
+from tamis.explain.hints import with_hints
 from tamis.explain.passage import best_passage
 from tamis.explain.rescore import Rescored, can_rescore, names_of_fusion, rescore
 from tamis.explain.terms import WeightedQuery, forms_of, without_term
 from tamis.explain.trace import Step, row_of, trace
 from tamis.pipeline.hybrid import Hybrid
+from tamis.pipeline.rerank import Rerank
 from tamis.search import Index, default_source
 from tamis.search.hits import lexical_score
 from tamis.search.sources import IndexSource
-from tamis.types import Document, Ids, Queries, Query, Run, Source
+from tamis.types import Document, Ids, Queries, Query, Run, Scorer, Source
 from tamis.types.columns import MODEL_SCORE, PASSAGE, PREVIOUS_SCORE, TRUNCATED_TOKENS
 from tamis.types.explanation import (
     Explanation,
@@ -122,6 +124,12 @@ class Search:
         lexical = next((source for source in sources if isinstance(source, IndexSource)), None)
         return None if lexical is None else WeightedQuery.of(lexical, self.query)
 
+    @cached_property
+    def _scorer(self) -> Scorer | None:
+        """The model that scores last, if one does."""
+        rerankers = [step.of for step in self.steps if isinstance(step.of, Rerank)]
+        return rerankers[-1].scorer if rerankers else None
+
     def document(self, doc_id: str | None) -> Document:
         """The document with an id; the first hit without one."""
         if doc_id is None:
@@ -149,6 +157,10 @@ class Search:
         one = self._row(document, row, rescored)
         passage, truncated = best_passage(self.steps, self.query, document, self.index, one)
         effects = self._words(document, score, terms, parts) if words else ()
+        scorer = self._scorer
+        if effects and scorer is not None and passage is not None:
+            text = f"{document.title} {passage.text}" if document.title else passage.text
+            effects = with_hints(effects, scorer, self.query, text, self.index.analyzer)
         return Explanation(
             self.query, document.id, document.title, None if row is None else row + 1, score,
             None if scale is None else float(scale.scores(one)[0]),
