@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,9 +199,10 @@ def test_the_first_decoder_step_of_t5_as_transformers_has_it(tiny_t5: Path) -> N
     assert isinstance(scorer.language_model, T5)
     tokens = prompt_tokens(scorer, "drum sieve", "the sieve sort grain")
     own = t5_attention(scorer.language_model, tokens.ids)
-    model = transformers.T5ForConditionalGeneration.from_pretrained(
+    model: Any = transformers.T5ForConditionalGeneration.from_pretrained(
         tiny_t5, attn_implementation="eager"
-    ).eval()
+    )
+    model.eval()
     with torch.inference_mode():
         output = model(
             torch.from_numpy(tokens.ids.astype(np.int64))[None],

@@ -75,7 +75,7 @@ def shown_table(table: Table) -> dict[str, Any]:
         "heading": table.heading,
         "heads": table.heads,
         "text_columns": table.text_columns,
-        "note": table.note,
+        "note": table.note and f"{table.note[0].upper()}{table.note[1:]}.",
         "bars": bool(table.bars),
         "rows": [{"cells": cells, "bar": bar, "dim": is_dim} for cells, bar, is_dim in rows],
     }

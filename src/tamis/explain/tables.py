@@ -176,8 +176,9 @@ def _words(found: Explanation) -> Iterator[Table]:
         row += [_share(word.gradient)] * has_gradient + [_share(word.attention)] * has_attention
         rows.append(tuple(row))
     note = "the document scored again without the word"
-    if has_gradient or has_attention:
-        note += "; * shares of the model's attention and gradient times input: a hint, no proof"
+    hints = ["gradient times input"] * has_gradient + ["attention"] * has_attention
+    if hints:
+        note += f"; * its share of the model's {' and '.join(hints)}: a hint, no proof"
     bars = tuple(-word.change for word in found.words)
     yield Table("Without a word", tuple(heads), tuple(rows), 2, note, bars)
 
