@@ -100,6 +100,7 @@ def test_what_is_recovered_is_a_share_of_what_was_lost() -> None:
     assert causes["missing"].recovered == pytest.approx(1.0 / lost)
     assert (causes["truncation"].applies, causes["truncation"].restored) == (1, 1)
     assert causes["truncation"].share == 1 / 5
+    assert (causes["depth"].applies, causes["missing"].applies) == (1, 1)
 
 
 def test_values_without_a_cause_are_those_of_its_rankings() -> None:

@@ -88,7 +88,7 @@ class WeightedQuery:
         else:
             values = scores.weights - scores.weights / pairs.saturation
         contributions, idf = np.zeros(len(terms)), np.full(len(terms), np.nan)
-        contributions[known] = np.where(frequency > 0, values, 0.0)
+        contributions[known] = values
         if isinstance(ranking, BM25):
             ones = np.ones(len(known), np.float32)
             idf[known] = ranking.term_scores(ones, *term_facts, snapshot.statistics).weights
