@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from tamis.durable import folder_exists
 from tamis.errors import InputError, UnknownKindError
 from tamis.types import Scorer, Source, Spec, Stage
+from tamis.types.explanation import Explanation
 from tamis.types.pipeline import SPEC_VERSION
 
 OPENERS: Mapping[str, Mapping[str, str]] = {
@@ -53,6 +54,8 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """The opener of each kind, by role; imported when it is first needed."""
+EXPLAIN_INDEX = "tamis.explain.result:explain_index"
+"""What `Index.explain` calls, which stands below it."""
 PYTHON = "python"
 """The kind of what only exists in a Python program: no spec can bring it back."""
 NUMBER = (int, float)
@@ -325,6 +328,12 @@ def _shortened(value: object) -> str:
 
 def _kinds_of(role: str) -> str:
     return ", ".join(OPENERS.get(role, {}))
+
+
+def explain_index(index: object, query: str, doc_id: str | None, other: str | None) -> Explanation:
+    """See `Index.explain`."""
+    explain = cast(Callable[..., Explanation], _imported(EXPLAIN_INDEX))
+    return explain(index, query, doc_id, other)
 
 
 @cache

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tamis.scorers._onnx import GRAPH_FILE, ONNX_FILES
 
+from tamis.backends.onnx import GRAPH_FILE, ONNX_FILES
 from tamis.errors import DamagedError, InputError
 from tamis.models import import_model
 from tamis.models.folder import exports_of, open_model, open_scorer

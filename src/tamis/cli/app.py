@@ -66,11 +66,12 @@ VERBS = {
     "import-model": (TRAIN, "models"),
     "export": (TRAIN, "export"),
     "evaluate": (INSPECT, "evaluate"),
+    "explain": (INSPECT, "explain"),
     "info": (INSPECT, "info_convert"),
     "convert": (INSPECT, "info_convert"),
     "warm-up": (INSPECT, "warm_up"),
 }
-"""The panel of each verb, and the module that has it; `label` is verbs of its own."""
+"""The panel of each verb, and the module that has it; some have verbs of their own."""
 
 
 def _show_version(is_set: bool) -> None:

@@ -23,6 +23,7 @@ from tamis.collection.objects import AnyDocuments, AnyQueries, as_queries
 from tamis.collection.readers import read_queries
 from tamis.collection.runs import read_run
 from tamis.errors import DamagedError, InputError, UnknownKindError
+from tamis.explain.result import ShownScores, explain_result
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.json_records import from_json
@@ -46,6 +47,7 @@ from tamis.text.passages import parse_spec
 from tamis.types import Document, Encoder, Passage, Queries, Query, Run, Scorer, Source, Spec, Stage
 from tamis.types.columns import PASSAGE
 from tamis.types.conditions import Where, as_conditions
+from tamis.types.explanation import Explanation
 
 if TYPE_CHECKING:
     from tamis.fitting.result import FitResult
@@ -251,6 +253,21 @@ class Sieve:
         if number < 0 or spec.unit in ("whole", "tokens"):
             return matching_passage(document, terms, self.index.analyzer)
         return numbered_passage(document, spec, number)
+
+    def explain(
+        self, query: str, doc_id: str | None = None, other: str | None = None
+    ) -> Explanation:
+        """Why a document stands where it stands for a query, the first hit by default; against an
+        `other` document also by what the two differ. See docs/how-to/explain.md.
+        """
+        with self._lock:
+            source = self.source
+            self.refresh()
+        calibration = self.calibration
+        is_tested = self.manifest.get("threshold_test") is not None
+        threshold = calibration.threshold if calibration is not None and is_tested else None
+        scale = ShownScores(self.scores, calibration is not None, threshold)
+        return explain_result(source, self.index, _query_text(query), doc_id, other, scale=scale)
 
     def rerank(self, query: str, texts: Iterable[str], top: int | None = None) -> list[Ranked]:
         """Texts of your own, best first, as the selected pipeline ranks documents.

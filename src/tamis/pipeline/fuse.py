@@ -86,6 +86,21 @@ def _normalised(
     run: Run, normalisation: Normalisation
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A run's scores on the common scale, and the lowest of each query."""
+    shift, scale, lowest = common_scale(run, normalisation)
+    score, sizes = run.score.astype(np.float64), run.sizes()
+    return (score - np.repeat(shift, sizes)) / np.repeat(scale, sizes), (lowest - shift) / scale
+
+
+def common_scale(
+    run: Run, normalisation: Normalisation
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """What puts a run's scores on the common scale: of each query the `shift` and the `scale` of
+    (score - shift) / scale, and the score that a document counts with that is not there.
+
+    >>> run = Run.from_dict({"q": {"a": 9.0, "b": 5.0}})
+    >>> [values.tolist() for values in common_scale(run, "minmax")]
+    [[5.0], [4.0], [5.0]]
+    """
     if np.isinf(run.score).any():
         raise InputError("a run has a score without end", hint="fuse it by ranks instead")
     score, sizes = run.score.astype(np.float64), run.sizes()
@@ -107,7 +122,7 @@ def _normalised(
         filling = (zeros * shift**2)[full]
         scale[full] = np.sqrt((np.add.reduceat(spread, starts) + filling) / count)
     scale[scale == 0] = 1.0
-    return (score - np.repeat(shift, sizes)) / np.repeat(scale, sizes), (lowest - shift) / scale
+    return shift, scale, lowest
 
 
 def _fuse(

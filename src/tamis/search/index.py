@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from tamis import durable, manifest
 from tamis.collection.objects import AnyDocuments, stream_documents
 from tamis.errors import InputError, TamisError, check_path
+from tamis.registry import explain_index
 from tamis.search.build import BASE_MEMORY
 from tamis.search.commit import (
     KIND,
@@ -53,6 +54,7 @@ from tamis.text.analysis import Analyzer, analyzer
 from tamis.text.passages import Tokens
 from tamis.types import Document, Encoder, Ids, Queries, Query, Run, Top
 from tamis.types.conditions import Where, as_conditions
+from tamis.types.explanation import Explanation
 
 Result = TypeVar("Result")
 DEFAULT_MEMORY = 1 << 30
@@ -288,6 +290,20 @@ class Index:
         source = default_source(self).where(*as_conditions(where))
         run = source.search(Queries.of([Query("words", words)]), Top(top).k)
         return self.hits(run, lexical_score(run.score))
+
+    def explain(
+        self, query: str, doc_id: str | None = None, other: str | None = None
+    ) -> Explanation:
+        """Why a document stands where it stands for a query, the first hit by default: what each
+        term brings, and the score without each matched word. With an `other` document, by what
+        the two differ.
+
+        >>> from tempfile import mkdtemp
+        >>> index = Index.build(["a drum sieve", "a net"], Path(mkdtemp()) / "index")
+        >>> [(part.term, part.tf) for part in index.explain("sieves").terms]
+        [('siev', 1)]
+        """
+        return explain_index(self, query, doc_id, other)
 
     def hits(self, run: Run, scores: ArrayLike) -> list[Hit]:
         """The hits of a run of one query, whose rows have these `scores` from 0 to 1."""

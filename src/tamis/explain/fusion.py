@@ -1,0 +1,142 @@
+"""What each ranking brings to a fused score, and the same arithmetic for texts not among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.explain.trace import Step, name_of, row_of
+from tamis.pipeline.fuse import common_scale
+from tamis.pipeline.hybrid import Hybrid
+from tamis.pipeline.interpolation import Interpolate
+from tamis.pipeline.rerank import Rerank
+from tamis.types import Run
+from tamis.types.columns import MODEL_SCORE, PASSAGE, PREVIOUS_SCORE
+from tamis.types.explanation import FusionPart
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PartScale:
+    """How one ranking's score becomes a contribution to a fused score of one query."""
+
+    name: str
+    weight: float
+    shift: float
+    scale: float
+    absent: float
+    """On the common scale, where the ranking has not found the document."""
+    scores: NDArray[np.float32]
+    """Of all candidates of the ranking, best first."""
+    k: int | None = None
+    """The constant of reciprocal rank fusion, where ranks are fused."""
+
+    def normalised(self, score: float | None) -> float:
+        """A score on the common scale, as if a document with it were among the candidates."""
+        if score is None:
+            return self.absent
+        if self.k is not None:
+            return 1 / (self.k + 1 + int((self.scores > np.float32(score)).sum()))
+        return (float(np.float32(score)) - self.shift) / self.scale
+
+    def part(self, stage: str, rank: int | None, score: float | None) -> FusionPart:
+        """What this ranking brings."""
+        value = self.normalised(score)
+        if self.k is not None and rank is not None:
+            value = 1 / (self.k + rank)
+        return FusionPart(stage, self.name, rank, score, value, self.weight, self.weight * value)
+
+
+def fused_score(scales: Sequence[PartScale], scores: Sequence[float | None]) -> float:
+    """The fused score of a document with these scores; None where a ranking has not found it."""
+    pairs = zip(scales, scores, strict=True)
+    return sum(scale.weight * scale.normalised(score) for scale, score in pairs)
+
+
+def hybrid_scales(hybrid: Hybrid, runs: Sequence[Run]) -> list[PartScale]:
+    """How the scores of each source of a hybrid become contributions."""
+    names = [name_of(source) for source in hybrid.sources]
+    if hybrid.method == "rrf":
+        return [
+            PartScale(name, 1.0, 0.0, 1.0, 0.0, run.score, hybrid.k)
+            for name, run in zip(names, runs, strict=True)
+        ]
+    weights = hybrid.weights or (1 / len(runs),) * len(runs)
+    how = hybrid.normalisation
+    normalisations = (how,) * len(runs) if isinstance(how, str) else how
+    scales = []
+    for name, run, weight, normalisation in zip(names, runs, weights, normalisations, strict=True):
+        shift, scale, lowest = (values[0] for values in common_scale(run, normalisation))
+        scales.append(
+            PartScale(name, weight, shift, scale, float((lowest - shift) / scale), run.score)
+        )
+    return scales
+
+
+def hybrid_parts(step: Step, doc_id: str) -> list[FusionPart]:
+    """What each source of a hybrid brings to the score of one of its candidates."""
+    assert isinstance(step.of, Hybrid)
+    parts = []
+    for scale, run in zip(hybrid_scales(step.of, step.runs), step.runs, strict=True):
+        row = row_of(run, doc_id)
+        score = None if row is None else float(run.score[row])
+        parts.append(scale.part(step.name, None if row is None else row + 1, score))
+    return parts
+
+
+def fusion_settings(step: Step) -> tuple[float, str | None] | None:
+    """The weight of the model and the column it is fused with, where a stage fuses."""
+    stage = step.of
+    if isinstance(stage, Interpolate):
+        return stage.weight, stage.column
+    if isinstance(stage, Rerank) and stage.interpolate is not None:
+        return stage.interpolate, stage.fuse_with_column
+    return None
+
+
+def stage_scales(step: Step, names: tuple[str, str]) -> list[PartScale]:
+    """How the score before a stage and that of its model become contributions; empty where the
+    stage has scored nothing, or fuses nothing.
+    """
+    settings = fusion_settings(step)
+    if settings is None or PASSAGE not in step.run.extra:
+        return []
+    weight, column = settings
+    run = step.run
+    scored = run.extra[PASSAGE] >= 0
+    if not scored.any():
+        return []
+    before = run.extra[column if column and weight else PREVIOUS_SCORE][scored]
+    model = run.extra[MODEL_SCORE][scored]
+    return [
+        _min_max(names[0], 1 - weight, np.asarray(before, np.float32)),
+        _min_max(names[1], weight, np.asarray(model, np.float32)),
+    ]
+
+
+def _min_max(name: str, weight: float, scores: NDArray[np.float32]) -> PartScale:
+    low, high = float(scores.min()), float(scores.max())
+    shift, scale = (low, high - low) if high > low else (low - 1, 1.0)
+    return PartScale(name, weight, shift, scale, 0.0, np.sort(scores)[::-1])
+
+
+def stage_parts(step: Step, doc_id: str, names: tuple[str, str]) -> list[FusionPart]:
+    """What the score before a stage and its model bring to the score of one of its candidates;
+    nothing for a candidate that the model did not score.
+    """
+    scales, row, run = stage_scales(step, names), row_of(step.run, doc_id), step.run
+    if not scales or row is None or run.extra[PASSAGE][row] < 0:
+        return []
+    settings = fusion_settings(step)
+    assert settings is not None
+    weight, column = settings
+    before = float(run.extra[column if column and weight else PREVIOUS_SCORE][row])
+    scores = before, float(run.extra[MODEL_SCORE][row])
+    return [
+        scale.part(step.name, 1 + int((scale.scores > np.float32(score)).sum()), score)
+        for scale, score in zip(scales, scores, strict=True)
+    ]

@@ -1,0 +1,102 @@
+"""The tokens of a query and a text as a model reads them, and which word each belongs to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.backends.tokens import Tokens, clean, share_room
+from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.target_words import TargetWords
+
+TokenIds = NDArray[np.int32]
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, eq=False)
+class PairTokens:
+    """One sequence of two texts; words that are no longer in it, cut off, are not listed."""
+
+    ids: TokenIds
+    segments: TokenIds
+    word_of: NDArray[np.int64]
+    """Of each token the number of its word; -1 of special tokens, punctuation and a template."""
+    words: tuple[tuple[int, str], ...]
+    """0 for the query and 1 for the text, and the word in lower case."""
+
+    @property
+    def matched(self) -> NDArray[np.bool_]:
+        """Of each word whether it is in both texts."""
+        sides = [{word for side, word in self.words if side == n} for n in (0, 1)]
+        both = sides[0] & sides[1]
+        return np.array([word in both for _, word in self.words], bool)
+
+
+def pair_tokens(scorer: CrossEncoder, query: str, text: str) -> PairTokens:
+    """A query and a text as a cross-encoder reads them, truncated as it truncates them."""
+    room = scorer.max_length - scorer.layout.extra
+    encodings = [_encoded(scorer.tokens, each) for each in (query, text)]
+    lengths = [len(ids) for ids, _ in encodings]
+    longest = scorer.document_tokens or room
+    kept = share_room(lengths[0], min(lengths[1], longest), room)
+    cut = [(ids[:size], spans[:size]) for (ids, spans), size in zip(encodings, kept, strict=True)]
+    ids, segments = scorer.layout.join(cut[0][0], cut[1][0])
+    firsts = len(scorer.layout.before), len(scorer.layout.before) + kept[0]
+    starts = firsts[0], firsts[1] + len(scorer.layout.between)
+    word_of = np.full(len(ids), -1, np.int64)
+    words: list[tuple[int, str]] = []
+    for side, (each, (_, spans), start) in enumerate(zip((query, text), cut, starts, strict=True)):
+        _assign(word_of[start : start + len(spans)], spans, clean(each), (0, None), side, words)
+    return PairTokens(ids, segments, word_of, tuple(words))
+
+
+def prompt_tokens(scorer: TargetWords, query: str, text: str) -> PairTokens:
+    """A query and a text in the template of a language model, truncated as it truncates them."""
+    filled, of_query, of_text = scorer.template.fill(clean(query), clean(text))
+    encoding = scorer.tokens.backend.encode(filled)
+    mask = scorer.template._mask_to_fit(encoding.offsets, of_query, of_text, scorer.max_length)
+    kept = np.flatnonzero(np.ones(len(encoding.ids), bool) if mask is None else mask)
+    ids = np.array(encoding.ids, np.int32)[kept]
+    offsets = [encoding.offsets[n] for n in kept.tolist()]
+    word_of = np.full(len(ids), -1, np.int64)
+    words: list[tuple[int, str]] = []
+    for side, (start, end) in enumerate((of_query, of_text)):
+        _assign(word_of, offsets, filled, (start, end), side, words)
+    return PairTokens(ids, np.zeros(len(ids), np.int32), word_of, tuple(words))
+
+
+def text_tokens(tokens: Tokens, text: str, keep: int) -> tuple[TokenIds, list[tuple[int, int]]]:
+    """The first `keep` token ids of a text and their characters."""
+    ids, spans = _encoded(tokens, text)
+    return ids[:keep], spans[:keep]
+
+
+def _encoded(tokens: Tokens, text: str) -> tuple[TokenIds, list[tuple[int, int]]]:
+    encoding = tokens.backend.encode(clean(text), add_special_tokens=False)
+    return np.array(encoding.ids, np.int32), encoding.offsets
+
+
+def _assign(
+    word_of: NDArray[np.int64],
+    spans: list[tuple[int, int]],
+    text: str,
+    bounds: tuple[int, int | None],
+    side: int,
+    words: list[tuple[int, str]],
+) -> None:
+    """Give every token the word that it shares a character with; a token of several the first."""
+    found = [match.span() for match in _WORD.finditer(text, bounds[0], bounds[1] or len(text))]
+    number_of: dict[int, int] = {}
+    for token, (start, end) in enumerate(spans):
+        if word_of[token] >= 0:
+            continue
+        inside = next((n for n, word in enumerate(found) if word[0] < end and start < word[1]), -1)
+        if inside < 0:
+            continue
+        if inside not in number_of:
+            number_of[inside] = len(words)
+            words.append((side, text[slice(*found[inside])].lower()))
+        word_of[token] = number_of[inside]

@@ -1,0 +1,328 @@
+"""Why a document stands where it stands: one query, one pipeline, one document or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import InputError
+from tamis.explain.differences import difference
+from tamis.explain.features import feature_contributions
+from tamis.explain.fusion import (
+    fusion_settings,
+    hybrid_parts,
+    hybrid_scales,
+    stage_parts,
+    stage_scales,
+)
+from tamis.explain.hints import with_hints
+from tamis.explain.passage import best_passage
+from tamis.explain.rescore import Rescored, can_rescore, names_of_fusion, rescore
+from tamis.explain.terms import WeightedQuery, forms_of, without_term
+from tamis.explain.trace import Step, row_of, trace
+from tamis.pipeline.hybrid import Hybrid
+from tamis.pipeline.rerank import Rerank
+from tamis.search import Index, default_source
+from tamis.search.hits import lexical_score
+from tamis.search.sources import IndexSource
+from tamis.types import Document, Ids, Queries, Query, Run, Scorer, Source
+from tamis.types.columns import MODEL_SCORE, PASSAGE, PREVIOUS_SCORE, TRUNCATED_TOKENS
+from tamis.types.explanation import (
+    Explanation,
+    FusionPart,
+    LexicalFacts,
+    StageResult,
+    TermPart,
+    WordEffect,
+)
+
+MAX_WORDS = 32
+"""How many matched words are taken out at most, those that bring the most first."""
+
+
+@dataclass(frozen=True)
+class ShownScores:
+    """From the rows of a run to scores from 0 to 1, as hits have them."""
+
+    scores: Callable[[Run], NDArray[np.float64]]
+    calibrated: bool = False
+    threshold: float | None = None
+
+
+def explain_index(
+    index: Index, query: str, doc_id: str | None = None, other: str | None = None
+) -> Explanation:
+    """The explanation of a result of the ranking that `index.search` uses; see `Index.explain`."""
+    scale = ShownScores(lambda run: lexical_score(run.score))
+    return explain_result(default_source(index), index, query, doc_id, other, scale=scale)
+
+
+def explain_result(
+    source: Source,
+    index: Index,
+    query: str,
+    doc_id: str | None = None,
+    other: str | None = None,
+    *,
+    scale: ShownScores | None = None,
+) -> Explanation:
+    """Why a document (the first hit by default) stands where it stands in `source`'s ranking.
+
+    Against an `other` document every contribution is compared. A document outside the candidates
+    is scored on their scale and has no rank.
+
+    >>> from tempfile import mkdtemp
+    >>> index = Index.build({"a": "a drum sieve", "b": "a net"}, mkdtemp() + "/index")
+    >>> found = explain_result(index.bm25(), index, "sieve net", "a")
+    >>> [(part.term, part.status) for part in found.terms]
+    [('siev', 'matched'), ('net', 'missing')]
+    """
+    if not query.strip():
+        raise InputError("the query is empty", hint="explain what was searched for")
+    asked = Search.of(source, index, query)
+    document = asked.document(doc_id)
+    found = asked.explain(document, scale, words=True)
+    if other is None:
+        return found
+    beside = asked.explain(asked.document(other), scale, words=False)
+    return replace(found, against=difference(found, beside))
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A query, and what every step of a pipeline made of it."""
+
+    index: Index
+    query: str
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, source: Source, index: Index, query: str) -> Search:
+        """Search once, step by step."""
+        return cls(index, query, tuple(trace(source, Queries.of([Query("q", query)]))))
+
+    @property
+    def run(self) -> Run:
+        """What the last step gives."""
+        return self.steps[-1].run
+
+    @cached_property
+    def can_rescore(self) -> bool:
+        """Whether a text that is no candidate can be scored."""
+        return can_rescore(self.steps)
+
+    @cached_property
+    def lexical(self) -> WeightedQuery | None:
+        """The query as the lexical source of the pipeline searches for it, if there is one."""
+        first = self.steps[0].of
+        sources = first.sources if isinstance(first, Hybrid) else (first,)
+        lexical = next((source for source in sources if isinstance(source, IndexSource)), None)
+        return None if lexical is None else WeightedQuery.of(lexical, self.query)
+
+    @cached_property
+    def _scorer(self) -> Scorer | None:
+        """The model that scores last, if one does."""
+        rerankers = [step.of for step in self.steps if isinstance(step.of, Rerank)]
+        return rerankers[-1].scorer if rerankers else None
+
+    def document(self, doc_id: str | None) -> Document:
+        """The document with an id; the first hit without one."""
+        if doc_id is None:
+            if not len(self.run.doc):
+                raise InputError(
+                    "nothing was found: there is no first hit to explain",
+                    hint="name a document by its id to see what it lacks",
+                )
+            doc_id = self.run.docs[int(self.run.doc[0])]
+        document = self.index.snapshot.find(doc_id)
+        if document is None:
+            raise InputError(
+                f"there is no document {doc_id!r} in {self.index.path}",
+                hint="ids are those that a search prints",
+            )
+        return document
+
+    def explain(self, document: Document, scale: ShownScores | None, *, words: bool) -> Explanation:
+        """The explanation of one document, without a comparison."""
+        row = row_of(self.run, document.id)
+        rescored = None if row is not None else self._rescored(document)
+        score = float(self.run.score[row] if rescored is None else rescored.score[0])
+        lexical, terms = self._terms(document)
+        parts = self._parts(document.id, rescored)
+        one = self._row(document, row, rescored)
+        passage, truncated = best_passage(self.steps, self.query, document, self.index, one)
+        effects = self._words(document, score, terms, parts) if words else ()
+        scorer = self._scorer
+        if effects and scorer is not None and passage is not None:
+            text = f"{document.title} {passage.text}" if document.title else passage.text
+            effects = with_hints(effects, scorer, self.query, text, self.index.analyzer)
+        return Explanation(
+            self.query, document.id, document.title, None if row is None else row + 1, score,
+            None if scale is None else float(scale.scores(one)[0]),
+            scale is not None and scale.calibrated, None if scale is None else scale.threshold,
+            self._stages(document.id, rescored), parts, lexical, terms, passage, truncated,
+            effects, feature_contributions(self.steps, document.id), None,
+            self._notes(row, parts, terms),
+        )  # fmt: skip
+
+    def _rescored(self, document: Document) -> Rescored:
+        if not self.can_rescore:
+            last = self.steps[-1].name
+            raise InputError(
+                f"document {document.id!r} is not among the candidates, and {last} scores no other",
+                hint="name one that the search finds, or retrieve more candidates",
+            )
+        return rescore(self.steps, self.query, [document])
+
+    def _row(self, document: Document, row: int | None, rescored: Rescored | None) -> Run:
+        """The document alone as a run with the columns of the pipeline."""
+        if row is not None:
+            keep = np.zeros(len(self.run.doc), bool)
+            keep[row] = True
+            return self.run.rows(keep)
+        assert rescored is not None
+        columns: dict[str, NDArray[Any]] = {
+            PASSAGE: rescored.passages,
+            TRUNCATED_TOKENS: rescored.truncated_tokens,
+            **rescored.columns,
+        }
+        extra = {name: column for name, column in columns.items() if name in self.run.extra}
+        return Run(
+            self.run.queries, Ids.of([document.id]), np.array([0, 1]), np.zeros(1, np.int32),
+            rescored.score.astype(np.float32), extra,
+        )  # fmt: skip
+
+    def _stages(self, doc_id: str, rescored: Rescored | None) -> tuple[StageResult, ...]:
+        stages: list[StageResult] = []
+        rank: int | None = None
+        score: float | None = None
+        for number, step in enumerate(self.steps):
+            row = row_of(step.run, doc_id)
+            before = rank, score
+            rank = None if row is None else row + 1
+            score = float(step.run.score[row]) if row is not None else None
+            if row is None and rescored is not None:
+                score = float(rescored.after[number][0])
+            stages.append(StageResult(step.name, *before, rank, score, len(step.run.doc)))
+        return tuple(stages)
+
+    def _parts(self, doc_id: str, rescored: Rescored | None) -> tuple[FusionPart, ...]:
+        parts: list[FusionPart] = []
+        for step in self.steps:
+            if rescored is not None:
+                parts += _parts_outside(step, rescored)
+            elif isinstance(step.of, Hybrid):
+                parts += hybrid_parts(step, doc_id)
+            else:
+                parts += stage_parts(step, doc_id, names_of_fusion(step))
+        return tuple(parts)
+
+    def _terms(self, document: Document) -> tuple[LexicalFacts | None, tuple[TermPart, ...]]:
+        if self.lexical is None:
+            return None, ()
+        counts = self.index.document_vector(document.id)
+        terms = self.lexical.parts(counts)
+        return self.lexical.facts(counts, sum(part.contribution for part in terms)), terms
+
+    def _words(
+        self,
+        document: Document,
+        score: float,
+        terms: tuple[TermPart, ...],
+        parts: tuple[FusionPart, ...],
+    ) -> tuple[WordEffect, ...]:
+        """The score without each matched word, all in one batch."""
+        matched = [part.term for part in terms if part.status == "matched"][:MAX_WORDS]
+        if not matched or self.lexical is None or not self.can_rescore or self._is_unscored(parts):
+            return ()
+        source = self.lexical.source
+        edited = [without_term(document, term, source) for term in matched]
+        rescored = rescore(
+            self.steps, self.query, edited, self._found(document.id), unweighted=False
+        )
+        return tuple(
+            WordEffect(
+                term,
+                forms_of(document, term, source),
+                float(rescored.score[n]),
+                score - float(rescored.score[n]),
+                {name: float(values[n]) for name, values in rescored.parts.items()},
+            )
+            for n, term in enumerate(matched)
+        )
+
+    def _is_unscored(self, parts: tuple[FusionPart, ...]) -> bool:
+        """Whether the last step placed the document below those it scored."""
+        last = self.steps[-1]
+        fuses = bool(stage_scales(last, names_of_fusion(last)))
+        return fuses and not any(part.stage == last.name for part in parts)
+
+    def _found(self, doc_id: str) -> list[bool] | None:
+        """Of each source of a hybrid whether it found the document; None where none did."""
+        found = [row_of(run, doc_id) is not None for run in self.steps[0].runs]
+        return found if any(found) else None
+
+    def _notes(
+        self,
+        row: int | None,
+        parts: tuple[FusionPart, ...],
+        terms: tuple[TermPart, ...],
+    ) -> tuple[str, ...]:
+        notes = []
+        if row is None:
+            notes.append(
+                f"not among the {len(self.run.doc):,} candidates: it has no rank, and is scored on "
+                "their scale"
+            )
+        if self.lexical is not None and not any(part.document_frequency for part in terms):
+            notes.append("no document has a term of the query")
+        if self._is_unscored(parts):
+            notes.append(f"{self.steps[-1].name} did not score it: it keeps its order below")
+        if not self.can_rescore:
+            notes.append(
+                f"not scored without its words: {self.steps[-1].name} scores no text alone"
+            )
+        return tuple(notes)
+
+
+def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:
+    """The parts of a fusion for a document that no source found."""
+    if isinstance(step.of, Hybrid):
+        scales = hybrid_scales(step.of, step.runs)
+        lexical = {
+            scale.name
+            for scale, source in zip(scales, step.of.sources, strict=True)
+            if isinstance(source, IndexSource)
+        }
+        raw = {scale.name: float(rescored.parts[scale.name][0]) for scale in scales}
+        return [
+            scale.part(
+                step.name,
+                None,
+                None if scale.name in lexical and not raw[scale.name] else raw[scale.name],
+            )
+            for scale in scales
+        ]
+    scales = stage_scales(step, names_of_fusion(step))
+    if not scales:
+        return []
+    before, model = _scores_before_fusion(step, rescored.columns)
+    return [
+        scale.part(step.name, None, score)
+        for scale, score in zip(scales, (before, model), strict=True)
+    ]
+
+
+def _scores_before_fusion(
+    step: Step, columns: Mapping[str, NDArray[np.float64]]
+) -> tuple[float, float]:
+    settings = fusion_settings(step)
+    assert settings is not None
+    weight, column = settings
+    name = column if column and weight else PREVIOUS_SCORE
+    return float(columns[name][0]), float(np.nan_to_num(columns[MODEL_SCORE][0]))

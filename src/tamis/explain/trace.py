@@ -1,0 +1,100 @@
+"""A pipeline run step by step, so that what every step made of a query can be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.pipeline.hybrid import Hybrid
+from tamis.pipeline.interpolation import Interpolate, fuse_scores
+from tamis.pipeline.rerank import Rerank
+from tamis.search.dense import DenseSource
+from tamis.search.rankings import BM25
+from tamis.search.sources import IndexSource
+from tamis.types import Queries, Run, Source, Stage
+from tamis.types.pipeline import DEFAULT_TOP, Chain, Then, Top, TopOfSource
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A source or a stage, what it was given and what it made of it."""
+
+    of: Source | Stage
+    before: Run | None
+    """None of what finds documents."""
+    run: Run
+    runs: tuple[Run, ...] = ()
+    """Of a hybrid the run of each of its sources."""
+
+    @property
+    def name(self) -> str:
+        """What people are shown."""
+        return name_of(self.of)
+
+
+def name_of(part: Source | Stage) -> str:
+    """A source or stage in a word or two.
+
+    >>> name_of(Top(3))
+    'top 3'
+    """
+    match part:
+        case IndexSource():
+            name = "BM25" if isinstance(part.ranking, BM25) else "query likelihood"
+            return f"{name} + RM3" if part.feedback else name
+        case DenseSource():
+            return "embeddings"
+        case Hybrid():
+            return "hybrid"
+        case Rerank():
+            return part.model.replace("_", " ") or "re-ranker"
+        case Interpolate():
+            return "fusion"
+        case Top():
+            return f"top {part.k}"
+    return type(part).__name__
+
+
+def trace(source: Source, queries: Queries, top: int = DEFAULT_TOP) -> list[Step]:
+    """The steps of `source.search(queries, top)`, the run of the last being its run.
+
+    >>> from tempfile import mkdtemp
+    >>> from tamis import Index, Query
+    >>> index = Index.build({"a": "a drum sieve", "b": "a net"}, mkdtemp() + "/index")
+    >>> steps = trace(index.bm25() % 10 >> Top(1), Queries.of([Query("q", "sieve")]))
+    >>> [(step.name, step.run["q"].ids) for step in steps]
+    [('BM25', ['a']), ('top 1', ['a'])]
+    """
+    if isinstance(source, TopOfSource):
+        return trace(source.source, queries, min(top, source.k))
+    if isinstance(source, Then):
+        deep = source.source.k if isinstance(source.source, TopOfSource) else DEFAULT_TOP
+        steps = trace(source.source, queries, deep)
+        steps += _trace_stage(source.stage, steps[-1].run)
+        last = steps[-1]
+        return [*steps[:-1], Step(last.of, last.before, last.run.top(top), last.runs)]
+    if isinstance(source, Hybrid):
+        runs = source.runs(queries, top)
+        return [Step(source, None, source.fuse(runs).top(top), tuple(runs))]
+    return [Step(source, None, source.search(queries, top))]
+
+
+def _trace_stage(stage: Stage, run: Run) -> list[Step]:
+    if isinstance(stage, Chain):
+        steps = _trace_stage(stage.first, run)
+        return [*steps, *_trace_stage(stage.second, steps[-1].run)]
+    if isinstance(stage, Interpolate):
+        steps = _trace_stage(stage.stage, run)
+        fused = fuse_scores(run, steps[-1].run, stage.weight, stage.column)
+        return [*steps, Step(stage, steps[-1].run, fused)]
+    return [Step(stage, run, stage(run))]
+
+
+def row_of(run: Run, doc_id: str) -> int | None:
+    """The row of a document in a run of one query; None where it is not there."""
+    if doc_id not in run.docs or not len(run):
+        return None
+    rows: NDArray[np.intp] = np.flatnonzero(run.doc == run.docs.number(doc_id))
+    return int(rows[0]) if len(rows) else None

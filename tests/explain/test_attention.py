@@ -1,0 +1,228 @@
+"""Attention to matched words: by hand, the same by transformers, and untouched by padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tamis.backends.fast import FastCrossEncoder
+from tamis.errors import InputError
+from tamis.explain._forwards import (
+    bert_attention,
+    bi_encoder_gradient,
+    cross_encoder_gradient,
+    eager_attention,
+    t5_attention,
+)
+from tamis.explain.attention import (
+    attention_shares,
+    body_of,
+    matched_shares,
+    tokens_of,
+    word_attention,
+)
+from tamis.explain.hints import with_hints
+from tamis.explain.pair_tokens import pair_tokens, prompt_tokens
+from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.text.analysis import analyzer
+from tamis.types.explanation import WordEffect
+
+pytest.importorskip("torch", reason="torch is not installed")
+PAIRS = [
+    ("drum sieve", "the sieve sort grain"),
+    ("net", "a fish net the net"),
+    ("flour sort grain", "grain the fish a flour drum"),
+]
+
+
+@pytest.fixture(scope="module")
+def scorer(tiny_cross_encoder: Path) -> CrossEncoder:
+    return CrossEncoder.open(tiny_cross_encoder, threads=1)
+
+
+def test_shares_by_hand() -> None:
+    """Two layers; tokens: special, sieve, si ##eve, of, special. Words 0 and 1 match."""
+    attention = np.array([[0.5, 0.1, 0.05, 0.15, 0.1, 0.1], [0.0, 0.3, 0.1, 0.2, 0.4, 0.0]])
+    words = np.array([-1, 0, 1, 1, 2, -1])
+    matched = np.array([True, True, False])
+    assert word_attention(attention, words, 3)[0] == pytest.approx([0.1, 0.05 + 0.15, 0.1])
+    first, second = (0.1 + 0.2) / 2, (0.3 + 0.3) / 2
+    shares = matched_shares(attention, words, matched)
+    assert shares == pytest.approx([first / (first + 0.1), second / (second + 0.4)])
+    others = matched_shares(attention, words, ~matched)
+    assert shares is not None and others is not None
+    assert shares + others == pytest.approx([1, 1])
+
+
+@pytest.mark.parametrize("matched", [[True, True], [False, False]])
+def test_pairs_without_a_match_or_without_others_have_no_share(matched: list[bool]) -> None:
+    assert matched_shares(np.ones((1, 2)), np.array([0, 1]), np.array(matched)) is None
+
+
+def test_tokens_are_those_that_the_scorer_reads(scorer: CrossEncoder) -> None:
+    tokens = pair_tokens(scorer, "drum, Sieve", "the sieve sort")
+    assert tokens.ids.tolist() == [2, 5, 1, 4, 3, 11, 4, 12, 3]  # the comma is [UNK]
+    assert tokens.segments.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1]
+    assert tokens.word_of.tolist() == [-1, 0, -1, 1, -1, 2, 3, 4, -1]
+    assert tokens.words == ((0, "drum"), (0, "sieve"), (1, "the"), (1, "sieve"), (1, "sort"))
+    assert tokens.matched.tolist() == [False, True, False, True, False]
+
+
+def test_what_is_truncated_is_no_word(scorer: CrossEncoder) -> None:
+    tokens = pair_tokens(scorer, "drum", "the " * 30 + "drum")
+    assert len(tokens.ids) == scorer.max_length
+    assert not tokens.matched.any()
+
+
+def test_our_own_forward_and_transformers_agree_and_padding_changes_nothing(
+    scorer: CrossEncoder, tiny_cross_encoder: Path
+) -> None:
+    body = body_of(scorer)
+    assert body
+    several = [tokens_of(scorer, *pair) for pair in PAIRS]
+    ids, segments = [each.ids for each in several], [each.segments for each in several]
+    assert len({len(each) for each in ids}) > 1  # some are padded
+    batch = eager_attention(tiny_cross_encoder, ids, segments)
+    for each, together in zip(several, batch, strict=True):
+        [alone] = eager_attention(tiny_cross_encoder, [each.ids], [each.segments])
+        own = bert_attention(body, each.ids, each.segments)
+        assert own.shape == (2, len(each.ids))
+        assert together == pytest.approx(alone, abs=1e-6)
+        assert own == pytest.approx(alone, abs=1e-5)
+        assert own.sum(1) == pytest.approx([2, 2], abs=1e-5)  # two heads
+
+
+def test_shares_over_pairs(scorer: CrossEncoder) -> None:
+    pairs = [*PAIRS, ("drum", "a fish"), ("net", "net")]
+    own = attention_shares(scorer, pairs)
+    theirs = attention_shares(scorer, pairs, by="transformers")
+    assert (own.pairs, own.left_out) == (3, 2)
+    assert own.layers == pytest.approx(theirs.layers, abs=1e-5)
+    assert own.last == own.layers[1]
+    assert own.last_three == pytest.approx(np.mean(own.layers))
+    single = [attention_shares(scorer, [pair]).layers for pair in PAIRS]
+    assert own.layers == pytest.approx(np.mean(single, axis=0).tolist())
+    with pytest.raises(InputError, match="none of 1 pairs"):
+        attention_shares(scorer, [("drum", "a fish")])
+
+
+def test_a_scorer_without_attention_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be read from object"):
+        attention_shares(object(), PAIRS)  # type: ignore[arg-type]
+
+
+def test_gradient_times_input_is_the_slope_along_the_input(scorer: CrossEncoder) -> None:
+    """Of f(s x) at s = 1 the derivative is the sum over tokens of gradient times input."""
+    import torch
+
+    body = body_of(scorer)
+    assert body and isinstance(scorer.model, FastCrossEncoder)
+    head = scorer.model.head
+    tokens = tokens_of(scorer, *PAIRS[0])
+    gradient = cross_encoder_gradient(body, head, tokens.ids, tokens.segments)
+    inputs = body._embed([tokens.ids], [tokens.segments])
+
+    def score(scale: float) -> float:
+        states = inputs * scale
+        for layer in body.layers:
+            states = body._layer(layer, states, [(1, len(tokens.ids))])
+        return float(head(states[:1])[0, 0])
+
+    with torch.inference_mode():
+        slope = (score(1.01) - score(0.99)) / 0.02
+    assert gradient.sum() == pytest.approx(slope, rel=0.02, abs=1e-3)
+
+
+def test_the_gradient_of_a_cosine_along_its_own_embedding_is_small(scorer: CrossEncoder) -> None:
+    """A text that is the query: its cosine is 1, the highest there is, so nothing raises it."""
+    body, ids = body_of(scorer), np.array([2, 4, 5, 3], np.int32)
+    assert body
+    states = body.all_tokens([ids], [np.zeros(4, np.int32)]).mean(0)
+    unit = (states / states.norm()).detach().numpy()
+    assert bi_encoder_gradient(body, ids, unit, "mean") == pytest.approx(np.zeros(4), abs=1e-4)
+    other = np.roll(unit, 1)
+    assert np.abs(bi_encoder_gradient(body, ids, other, "mean")).max() > 1e-3
+
+
+def test_hints_are_shares_of_the_words_of_the_text(scorer: CrossEncoder) -> None:
+    text = "the sieve sort grain"
+    effects = [WordEffect(term, (term,), 0.0, 0.0, {}) for term in ("the", "siev", "sort", "grain")]
+    english = analyzer("english")
+    terms = {term for word in text.split() for term in english.terms(word)}
+    shown = with_hints(effects, scorer, "drum sieve", text, english)
+    known = [effect for effect in shown if effect.term in terms]
+    assert len(known) >= 3
+    for effect in known:
+        assert effect.gradient is not None and 0 <= effect.gradient <= 1
+        assert effect.attention is not None and 0 < effect.attention < 1
+    assert sum(effect.attention or 0 for effect in known) <= 1 + 1e-9
+
+
+def test_real_bert_agrees(models: Path) -> None:
+    """MiniLM's body on pairs that differ in length."""
+    from tamis.backends._bert import build
+    from tamis.backends.weights import load
+
+    loaded = load(models / "minilm")
+    body = build(loaded)
+    texts = ["how long is a sieve", "a drum sieve has a fine mesh to sift flour", "net"]
+    ids = [np.array(loaded.tokens.backend.encode(text).ids, np.int32) for text in texts]
+    segments = [np.zeros(len(each), np.int32) for each in ids]
+    batch = eager_attention(models / "minilm", ids, segments)
+    for each, segment, together in zip(ids, segments, batch, strict=True):
+        assert bert_attention(body, each, segment) == pytest.approx(together, abs=2e-4)
+
+
+@pytest.fixture(scope="module")
+def tiny_t5(tmp_path_factory: pytest.TempPathFactory, tiny_cross_encoder: Path) -> Iterator[Path]:
+    """A T5 with the vocabulary of the tiny cross-encoder."""
+    import shutil
+
+    import torch
+
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    config = transformers.T5Config(
+        vocab_size=13, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, num_decoder_layers=3,
+        decoder_start_token_id=0, pad_token_id=0, eos_token_id=3, initializer_factor=2.0,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("t5") / "t5"
+    transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tiny_cross_encoder / name, folder / name)
+    yield folder
+
+
+def test_the_first_decoder_step_of_t5_as_transformers_has_it(tiny_t5: Path) -> None:
+    import torch
+    import transformers
+
+    from tamis.backends._t5 import T5
+    from tamis.scorers.target_words import TargetWords
+
+    scorer = TargetWords.open(tiny_t5, ["sieve", "net"], threads=1)
+    assert isinstance(scorer.language_model, T5)
+    tokens = prompt_tokens(scorer, "drum sieve", "the sieve sort grain")
+    own = t5_attention(scorer.language_model, tokens.ids)
+    model: Any = transformers.T5ForConditionalGeneration.from_pretrained(
+        tiny_t5, attn_implementation="eager"
+    )
+    model.eval()
+    with torch.inference_mode():
+        output = model(
+            torch.from_numpy(tokens.ids.astype(np.int64))[None],
+            decoder_input_ids=torch.tensor([[0]]),
+            output_attentions=True,
+        )
+    theirs = np.stack([each[0, :, 0].sum(0).numpy() for each in output.cross_attentions])
+    assert own == pytest.approx(theirs, abs=1e-5)
+    words = [word for _, word in tokens.words]
+    assert words == ["drum", "sieve", "the", "sieve", "sort", "grain"]
+    assert tokens.matched.tolist() == [False, True, False, True, False, False]
+    shares = attention_shares(scorer, [("drum sieve", "the sieve sort grain"), ("net", "a fish")])
+    assert (len(shares.layers), shares.pairs, shares.left_out) == (3, 1, 1)
+    assert shares.last_three == pytest.approx(np.mean(shares.layers))
