@@ -70,10 +70,8 @@ def hybrid_scales(hybrid: Hybrid, runs: Sequence[Run]) -> list[PartScale]:
     normalisations = (how,) * len(runs) if isinstance(how, str) else how
     scales = []
     for name, run, weight, normalisation in zip(names, runs, weights, normalisations, strict=True):
-        shift, scale, lowest = (values[0] for values in common_scale(run, normalisation))
-        scales.append(
-            PartScale(name, weight, shift, scale, float((lowest - shift) / scale), run.score)
-        )
+        shift, scale, lowest = (float(values[0]) for values in common_scale(run, normalisation))
+        scales.append(PartScale(name, weight, shift, scale, (lowest - shift) / scale, run.score))
     return scales
 
 
