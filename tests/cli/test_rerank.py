@@ -423,3 +423,15 @@ def test_all_candidates_of_a_table_are_re_ranked(folder: Path) -> None:
 def test_a_run_needs_a_collection(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rerank", "run.trec", "--model", "model", "-o", "out.trec"]) == 2
     assert "-c COLLECTION is missing" in capsys.readouterr().err
+
+
+def test_a_table_is_not_replaced_by_its_ranking(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = Path("table.tsv")
+    table.write_text("qid\tpid\tquery\tpassage\trelevancy\n1\t7\tsieve\tA drum sieve\t1\n")
+    before = table.read_text()
+    command = ["rerank", "table.tsv", "--model", "model", "-o", "table.tsv", "--force"]
+    assert run(command) == 1
+    assert "is the table to re-rank" in capsys.readouterr().err
+    assert table.read_text() == before

@@ -143,7 +143,7 @@ def test_seeds_and_learning_rates() -> None:
     assert rates[0.1].losses[-1] > rates[1.0].losses[-1]
     epochs: list[tuple[int, float]] = []
     LogisticRegression.fit(run, qrels, features, SHORT, on_epoch=lambda *e: epochs.append(e))
-    assert epochs == list(enumerate(one.losses))
+    assert epochs == list(enumerate(one.losses, 1))
 
 
 def test_negatives_are_drawn_anew_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

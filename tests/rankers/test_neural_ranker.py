@@ -209,3 +209,20 @@ def test_empty_lists_are_ranked() -> None:
     ranker = NeuralRanker.fit(run, qrels, embedded(documents), SMALL)
     empty = Run.from_dict({"q00": {}})
     assert ranker(empty.with_queries(run.queries)).sizes().sum() == 0
+
+
+def test_a_filled_in_passage_brings_none_of_its_columns() -> None:
+    """Its columns say how well it goes with another query."""
+    from tamis.rankers.neural_ranker import _scores
+
+    run, _, documents = small_candidates(2, 3)
+    features = embedded(documents, "lexical_score").of(run)
+    seen: list[Any] = []
+
+    def network(queries: Any, passages: Any, columns: Any, real: Any) -> Any:
+        seen.append(columns)
+        return columns[..., 0]
+
+    _scores(network, features, np.array([0]), np.array([[0, 1, 4]]), torch.ones(1, 3).bool())
+    assert seen[0][0, :2, 0].tolist() == features.columns[:2, 0].tolist()
+    assert features.columns[4, 0] != 0 and seen[0][0, 2, 0] == 0

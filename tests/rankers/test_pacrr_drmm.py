@@ -486,3 +486,10 @@ def test_a_loss_that_is_no_number_is_an_error() -> None:
 
     with pytest.raises(TrainingError, match="no number"):
         fitted(replace(SMALL, learning_rate=1e25, epochs=9))
+
+
+def test_validation_that_cannot_tell_epochs_apart_is_refused() -> None:
+    run, qrels, texts = small()
+    nothing = Qrels.from_dict({query: {"none": 1} for query in run})
+    with pytest.raises(InputError, match="no candidate of the run is judged relevant"):
+        PACRRDRMM.fit(run, qrels, texts, SMALL, validation=(run, nothing))

@@ -100,3 +100,20 @@ def test_nothing_to_learn_from() -> None:
         with pytest.raises(InputError, match=message) as caught:
             check_trainable(run, relevant_rows(run, Qrels.from_dict({"a": judged})))
         assert caught.value.hint
+
+
+def test_what_is_filled_in_is_no_passage_of_the_list_and_none_twice() -> None:
+    """Three lists; passage 7 is relevant to all of them, passage 9 to the last alone."""
+    offsets, rng = np.array([0, 2, 4, 8]), np.random.default_rng(0)
+    relevant = np.array([True, False, True, False, True, True, False, False])
+    passage = np.array([7, 1, 7, 2, 7, 9, 3, 4])
+    for _ in range(20):
+        lists = sample_fixed_lists(offsets, relevant, 4, rng, passage)
+        for n, others in enumerate(([9], [9], [])):
+            own = rows_of(offsets, n)
+            filled = [row for row in lists.rows[n][lists.is_real[n]].tolist() if row not in own]
+            assert passage[filled].tolist() == others
+
+
+def rows_of(offsets: np.ndarray, number: int) -> range:
+    return range(int(offsets[number]), int(offsets[number + 1]))

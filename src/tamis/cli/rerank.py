@@ -50,7 +50,8 @@ def rerank(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="The run to re-rank, or a re-ranking table; - is stdin."
+            metavar="RUN",
+            help="The run to re-rank, or the file of a re-ranking table; - is a run on stdin.",
         ),
     ],
     model: Annotated[
@@ -165,6 +166,7 @@ def rerank(
     Example: tamis rerank bm25.parquet -c docs.jsonl --model all-MiniLM-L6-v2 -o reranked.parquet
     """
     from tamis.collection.runs import write_run
+    from tamis.errors import InputError
     from tamis.models import open_ranker
     from tamis.pipeline.rerank import rerank as stage_of
 
@@ -172,6 +174,11 @@ def rerank(
     check_cache(cache, output, run)
     check_output(output, force)
     documents, candidates, is_table, faults = open_inputs(run, collection, queries, read)
+    if is_table and Path(output).exists() and Path(output).samefile(run):
+        raise InputError(
+            f"{output} is the table to re-rank, whose texts a run does not have",
+            hint="write to another file",
+        )
     if is_table and depth is None:  # the order of a table says nothing: all are re-ranked
         depth = max(int(candidates.sizes().max(initial=1)), 1)
     column = None

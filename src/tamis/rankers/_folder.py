@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from tamis.types.columns import PREVIOUS_SCORE
 from tamis.types.pipeline import SPEC_VERSION
 
 LAYOUT = 1
+TRAIN_AGAIN = "train the ranker again, or use the tamis that wrote it"
+Record = TypeVar("Record")
 DIGESTS = "weights_sha256"
 
 
@@ -35,19 +38,32 @@ def save_ranker(
     return absolute(path)
 
 
-def read_ranker(folder: Path | str, kind: str) -> manifest.Manifest:
-    """The manifest of a ranker's folder, whose files are those that were written."""
+def read_ranker(folder: Path | str, kind: str, *keys: str) -> manifest.Manifest:
+    """The manifest of a ranker's folder, with these keys; its files are those that were written."""
     path = Path(folder)
     facts = manifest.expect(path, kind, LAYOUT)
+    missing = [key for key in ("settings", *keys) if key not in facts]
+    if missing:
+        raise DamagedError(f"{path / manifest.NAME} has no {missing[0]!r}", hint=TRAIN_AGAIN)
     digests = facts.get(DIGESTS)
     if not isinstance(digests, dict) or not digests:
-        raise DamagedError(f"{path / manifest.NAME} records no weights", hint="train it again")
+        raise DamagedError(f"{path / manifest.NAME} records no weights", hint=TRAIN_AGAIN)
     for name, expected in digests.items():
         file = path / name
         if not file.is_file() or sha256_of(file) != expected:
             state = "is not what was written" if file.is_file() else "is missing"
             raise DamagedError(f"{file} {state}", hint="copy the ranker again, or train it again")
     return facts
+
+
+def read_record(record: Callable[..., Record], values: object, path: Path) -> Record:
+    """Settings of a ranker, or another record of its manifest, from JSON."""
+    if isinstance(values, dict):
+        with suppress(TypeError):
+            return record(**values)
+    raise DamagedError(
+        f"{path / manifest.NAME} has settings that this tamis does not know", hint=TRAIN_AGAIN
+    )
 
 
 def ranker_spec(

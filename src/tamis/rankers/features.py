@@ -6,7 +6,7 @@ are asked for. How a text is embedded is left to `text_embeddings`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
@@ -104,6 +104,11 @@ class FeatureSource:
         if (self.embedder is None) != (self.documents is None):
             raise InputError(
                 "an embedder and documents belong together", hint="give both, or columns alone"
+            )
+        if isinstance(self.documents, Iterator):
+            raise InputError(
+                "the documents can be gone through only once",
+                hint="give a list, a collection's documents or an index",
             )
         if self.embedder is None and not self.columns:
             raise InputError("no features", hint="name columns of the run, or give an embedder")

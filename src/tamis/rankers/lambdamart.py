@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
 from tamis.evaluation.evaluate import evaluate
-from tamis.rankers._folder import ranker_spec, read_ranker, rescored, save_ranker
+from tamis.rankers._folder import ranker_spec, read_ranker, read_record, rescored, save_ranker
 from tamis.rankers.features import Features, FeatureSource, Floats, check_trained_for, open_features
 from tamis.rankers.samples import Sample, check_trainable, relevant_rows, sample_negatives
 from tamis.registry import Opening, check_keys
@@ -55,6 +55,11 @@ class LambdaMARTSettings:
             raise InputError(
                 "depth, trees and learning rate are above 0",
                 hint="try max_depth=15, n_estimators=15, learning_rate=0.3",
+            )
+        if self.gamma < 0 or not 0 <= self.rate_drop <= 1 or self.seed < 0:
+            raise InputError(
+                "gamma and the seed are from 0, rate_drop is from 0 to 1",
+                hint="try gamma=2.0, rate_drop=0.1",
             )
         if self.booster not in ("gbtree", "dart"):
             raise InputError(f"there is no booster {self.booster!r}", hint="say gbtree or dart")
@@ -149,13 +154,15 @@ class LambdaMART(Stage):
     ) -> LambdaMART:
         """Open a folder that `save` wrote, with the features that it was trained with."""
         path = Path(folder)
-        facts = read_ranker(path, KIND)
+        facts = read_ranker(path, KIND, "features")
         check_trained_for(features, facts["features"], path)
         booster = require("xgboost").Booster()
         booster.load_model(path / MODEL_FILE)
         if threads is not None:
             booster.set_param({"nthread": threads})
-        return cls(booster, features, LambdaMARTSettings(**facts["settings"]), path)
+        return cls(
+            booster, features, read_record(LambdaMARTSettings, facts["settings"], path), path
+        )
 
 
 def sample_once(run: Run, relevant: NDArray[np.bool_], settings: LambdaMARTSettings) -> Sample:
@@ -203,6 +210,9 @@ def grid_points(grid: Grid, settings: LambdaMARTSettings) -> list[LambdaMARTSett
             f"LambdaMART has no setting {unknown[0]!r}",
             hint=f"it has {', '.join(asdict(settings))}",
         )
+    empty = [name for name, values in grid.items() if not len(values)]
+    if empty:
+        raise InputError(f"the grid has no value for {empty[0]}", hint="give one, or leave it out")
     combinations = product(*grid.values())
     return [replace(settings, **dict(zip(grid, values, strict=True))) for values in combinations]
 

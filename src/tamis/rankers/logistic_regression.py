@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import DamagedError, InputError, TrainingError
-from tamis.rankers._folder import ranker_spec, read_ranker, rescored, save_ranker
+from tamis.rankers._folder import ranker_spec, read_ranker, read_record, rescored, save_ranker
 from tamis.rankers.features import (
     Features,
     FeatureSource,
@@ -46,9 +46,9 @@ class LogisticRegressionSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.learning_rate > 0 or self.epochs < 1 or self.batch_size < 1:
+        if min(self.epochs, self.batch_size, self.seed + 1) < 1 or not self.learning_rate > 0:
             raise InputError(
-                "learning rate, epochs and batch size are above 0",
+                "learning rate, epochs and batch size are above 0, the seed is from 0",
                 hint="try learning_rate=1.0, epochs=200, batch_size=1024",
             )
 
@@ -147,18 +147,20 @@ class LogisticRegression(Stage):
         values = features.of(run)
         rng = np.random.default_rng(settings.seed)
         weights, bias, losses = np.zeros(values.width), 0.0, list[float]()
-        for epoch in range(settings.epochs):
+        for epoch in range(1, settings.epochs + 1):
             rows = sample_negatives(run.offsets, relevant, settings.list_size, rng).rows
             labels = relevant[rows].astype(np.float64)
             batches = row_batches(values, rows, labels, settings.batch_size)
-            weights, bias, loss = descend(batches, weights, bias, settings.learning_rate)
+            with np.errstate(over="ignore", invalid="ignore"):
+                weights, bias, loss = descend(batches, weights, bias, settings.learning_rate)
+            if not np.isfinite(loss) or not np.isfinite(weights).all():
+                raise TrainingError(
+                    "the loss is no number any more",
+                    hint="lower the learning rate; are columns large and not normalised?",
+                )
             losses.append(loss)
             if on_epoch is not None:
                 on_epoch(epoch, loss)
-        if not np.isfinite(weights).all():
-            raise TrainingError(
-                "the weights grew beyond all numbers", hint="lower the learning rate"
-            )
         return cls(weights, bias, features, settings, tuple(losses))
 
     def logits(self, run: Run) -> Doubles:
@@ -194,7 +196,7 @@ class LogisticRegression(Stage):
     def load(cls, folder: Path | str, features: FeatureSource) -> LogisticRegression:
         """Open a folder that `save` wrote, with the features that it was trained with."""
         path = Path(folder)
-        facts = read_ranker(path, KIND)
+        facts = read_ranker(path, KIND, "features", "losses")
         check_trained_for(features, facts["features"], path)
         weights = np.load(path / WEIGHTS_FILE, allow_pickle=False)
         width = 2 * facts["features"]["dimension"] + len(facts["features"]["columns"])
@@ -203,7 +205,7 @@ class LogisticRegression(Stage):
                 f"{path / WEIGHTS_FILE} has {len(weights)} weights, not {width + 1}",
                 hint="train the ranker again",
             )
-        settings = LogisticRegressionSettings(**facts["settings"])
+        settings = read_record(LogisticRegressionSettings, facts["settings"], path)
         losses = tuple(facts["losses"])
         return cls(weights[:-1], float(weights[-1]), features, settings, losses, path)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, TrainingError, require
-from tamis.rankers._folder import ranker_spec, read_ranker, rescored, save_ranker
+from tamis.rankers._folder import ranker_spec, read_ranker, read_record, rescored, save_ranker
 from tamis.rankers.features import (
     Features,
     FeatureSource,
@@ -67,10 +67,17 @@ class NeuralRankerSettings:
 
     def __post_init__(self) -> None:
         counts = (self.epochs, self.batch_size, self.val_freq, self.patience, self.heads)
-        if min(counts) < 1 or self.list_size < 2 or not self.learning_rate > 0 or self.margin < 0:
+        sizes = (self.feed_forward, self.scorer_size, self.list_size - 1)
+        rest = (self.margin, self.weight_decay, self.transformer_layers, self.seed)
+        if min(*counts, *sizes) < 1 or min(rest) < 0 or not self.learning_rate > 0:
             raise InputError(
                 "a setting of the neural ranker is too small",
-                hint="lists have two candidates at least, a margin is from 0, others from 1",
+                hint="lists have two candidates at least; margin, weight_decay, "
+                "transformer_layers and seed are from 0, others from 1",
+            )
+        if not 0 <= self.transformer_dropout < 1:
+            raise InputError(
+                f"a dropout of {self.transformer_dropout}", hint="say 0 to less than 1"
             )
 
 
@@ -143,14 +150,14 @@ class NeuralRanker(Stage):
     def load(cls, folder: Path | str, features: FeatureSource) -> NeuralRanker:
         """Open a folder that `save` wrote, with the features that it was trained with."""
         path = Path(folder)
-        facts = read_ranker(path, KIND)
+        facts = read_ranker(path, KIND, "features", "losses", "validations")
         check_trained_for(features, facts["features"], path)
-        settings = NeuralRankerSettings(**facts["settings"])
+        settings = read_record(NeuralRankerSettings, facts["settings"], path)
         with _seeded(settings.seed):
             network = build_network(features, settings)
         network.load_state_dict(require("safetensors.torch").load_file(path / WEIGHTS_FILE))
         network.eval()
-        validations = tuple(Validation(**one) for one in facts["validations"])
+        validations = tuple(read_record(Validation, one, path) for one in facts["validations"])
         return cls(network, features, settings, tuple(facts["losses"]), validations, path)
 
 
@@ -199,7 +206,7 @@ class _Lists:
         return cls(features.of(run), run.offsets, relevant)
 
     def sample(self, size: int, rng: np.random.Generator) -> FixedLists:
-        lists = sample_fixed_lists(self.offsets, self.relevant, size, rng)
+        lists = sample_fixed_lists(self.offsets, self.relevant, size, rng, self.features.passage)
         if not len(lists):
             raise InputError(
                 "no list has both a relevant candidate and another",
@@ -297,11 +304,14 @@ def _scores(
     network: Module, features: Features, query: NDArray[np.int64], rows: NDArray[np.int64],
     real: Any,
 ) -> Any:  # fmt: skip
+    """The score of every row; one that was filled in from another query has columns of 0, since
+    its own say how well it goes with that query."""
     torch = require("torch")
+    is_own = features.query[rows] == query[:, None]
     return network(
         torch.from_numpy(features.queries[query]),
         torch.from_numpy(features.passages[features.passage[rows]]),
-        torch.from_numpy(features.columns[rows]),
+        torch.from_numpy(features.columns[rows] * is_own[:, :, None]),
         real,
     )
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError, TrainingError, require
 from tamis.evaluation.evaluate import evaluate
-from tamis.rankers._folder import ranker_spec, read_ranker, rescored, save_ranker
+from tamis.rankers._folder import ranker_spec, read_ranker, read_record, rescored, save_ranker
 from tamis.rankers._pacrr_inputs import kernel_threads, network_inputs, score_rows
 from tamis.rankers.samples import check_trainable, relevant_rows, sample_pairs
 from tamis.rankers.term_texts import CandidateTerms, Longs, TermSource, open_terms
@@ -74,10 +74,11 @@ class PACRRDRMMSettings:
             self.kmax,
         )
         counts = (self.batch_size, self.epochs, self.patience, 1 if hidden is None else hidden)
-        if min(*sizes, *counts) < 1 or not self.learning_rate > 0 or not self.margin > 0:
+        rates = (self.learning_rate, self.margin, self.seed + 1)
+        if min(*sizes, *counts) < 1 or not min(rates) > 0:
             raise InputError(
                 "a setting of PACRR-DRMM is too small",
-                hint="counts are from 1, the learning rate and the margin above 0",
+                hint="counts are from 1, the learning rate and the margin above 0, the seed from 0",
             )
         if self.max_document_terms < self.kmax:
             raise InputError(
@@ -135,6 +136,8 @@ class PACRRDRMM(Stage):
         settings, texts = settings or PACRRDRMMSettings(), texts.complete()
         relevant = relevant_rows(run, qrels)
         check_trainable(run, relevant)
+        if validation is not None:
+            check_trainable(validation[0], relevant_rows(*validation))
         network = build_network(settings)
         terms = _terms_of(run, texts, settings)
         training = _Training(run, relevant, terms, settings, np.random.default_rng(settings.seed))
@@ -172,17 +175,17 @@ class PACRRDRMM(Stage):
     def load(cls, folder: Path | str, texts: TermSource) -> PACRRDRMM:
         """Open a folder that `save` wrote, with the word vectors that it was trained with."""
         path = Path(folder)
-        facts = read_ranker(path, KIND)
+        facts = read_ranker(path, KIND, "texts", "losses", "validations")
         for name, value in texts.to_json().items():
             if facts["texts"].get(name) != value:
                 raise InputError(
                     f"{path} was trained with {name} {facts['texts'].get(name)!r}, not {value!r}",
                     hint="give the word vectors and the column that the ranker was trained with",
                 )
-        settings = PACRRDRMMSettings(**facts["settings"])
+        settings = read_record(PACRRDRMMSettings, facts["settings"], path)
         network = build_network(settings)
         network.load_state_dict(require("safetensors.torch").load_file(path / WEIGHTS_FILE))
-        validations = tuple(Validation(**one) for one in facts["validations"])
+        validations = tuple(read_record(Validation, one, path) for one in facts["validations"])
         losses = tuple(facts["losses"])
         return cls(network, texts.as_saved(path), settings, losses, validations, path)
 

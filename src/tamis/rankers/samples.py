@@ -6,6 +6,7 @@ A list is a query's candidates. `size` is |P|: how many candidates of a list are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,11 +124,16 @@ class FixedLists:
 
 
 def sample_fixed_lists(
-    offsets: Rows, relevant: NDArray[np.bool_], size: int, rng: Generator
+    offsets: Rows,
+    relevant: NDArray[np.bool_],
+    size: int,
+    rng: Generator,
+    passage: NDArray[np.integer[Any]] | None = None,
 ) -> FixedLists:
     """Lists of `size` candidates; short ones are filled with relevant rows of other lists.
 
-    What is filled in counts as not relevant. Relevant rows beyond `size` are left out, at random.
+    What is filled in counts as not relevant, so with `passage`, the passage of each row, none is
+    filled in that the list has. Relevant rows beyond `size` are left out, at random.
     Lists that then have no relevant or no other row teach nothing and are left out.
 
     >>> relevant = np.array([True, False, False, False, True])
@@ -146,22 +152,27 @@ def sample_fixed_lists(
     is_other = (place >= num_positives[:, None]) & (place < (num_positives + num_others)[:, None])
     rows[is_other] = _draw(others, num_others, rng)
     is_relevant = np.append(relevant, False)[rows]  # -1, nothing, is not relevant
-    _fill(rows, positives, rng)
+    _fill(rows, positives, np.arange(len(relevant)) if passage is None else passage, rng)
     is_real = rows >= 0
     teaches = is_relevant.any(1) & (is_real & ~is_relevant).any(1)
     numbers = np.flatnonzero(teaches)
     return FixedLists(numbers, np.maximum(rows[numbers], 0), is_relevant[numbers], is_real[numbers])
 
 
-def _fill(rows: Rows, positives: Sample, rng: Generator) -> None:
-    """Put distinct relevant rows of other lists where a list has none, as far as there are any."""
+def _fill(rows: Rows, positives: Sample, passage: NDArray[np.integer[Any]], rng: Generator) -> None:
+    """Put relevant rows of other lists where a list has none, as far as there are any: distinct
+    passages, and none that the list has, which is whole where it is short."""
     for number in np.flatnonzero((rows < 0).any(1)).tolist():
         empty = np.flatnonzero(rows[number] < 0)
+        own = passage[rows[number][rows[number] >= 0]]
         start, end = positives.offsets[number : number + 2]
-        count = len(positives.rows) - (end - start)
-        drawn = rng.choice(count, min(count, len(empty)), replace=False)
-        drawn += (end - start) * (drawn >= start)  # its own are passed over
-        rows[number, empty[: len(drawn)]] = positives.rows[drawn]
+        is_other = np.ones(len(positives.rows), bool)
+        is_other[start:end] = False
+        others = positives.rows[is_other & ~np.isin(passage[positives.rows], own)]
+        others = rng.permutation(others)
+        _, first = np.unique(passage[others], return_index=True)
+        drawn = others[np.sort(first)[: len(empty)]]
+        rows[number, empty[: len(drawn)]] = drawn
 
 
 def _split_rows(offsets: Rows, relevant: NDArray[np.bool_]) -> tuple[Sample, Sample]:

@@ -21,6 +21,8 @@ BYTES_PER_READ = 1 << 22
 READABLE_VERSIONS = (11, 12)
 SUPERVISED = 3
 """What a header says of a model that was trained to classify."""
+MAX_NGRAM = 100
+"""More characters than an n-gram of a real model has; fastText's default is 6."""
 FETCH_AGAIN = "it was cut short or damaged: fetch it again"
 
 
@@ -45,6 +47,10 @@ def read_fasttext(path: Path) -> FastTextModel:
                 hint="train it again with fastText 0.9",
             )
         dimensions, *_, task, buckets, min_n, max_n, _, _ = _unpack(path, stream, "<12id")
+        if not 0 <= min_n <= MAX_NGRAM or not 0 <= max_n <= MAX_NGRAM:
+            raise InputError(
+                f"{path} has n-grams of {min_n:,} to {max_n:,} characters", hint=FETCH_AGAIN
+            )
         if version == 11 and task == SUPERVISED:
             max_n = 0  # as fastText reads it
         words = _read_words(path, stream)
