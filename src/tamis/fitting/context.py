@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.backends import fast
 from tamis.backends.onnx import export_file
 from tamis.collection.base import Collection
 from tamis.fitting.plan import Plan
@@ -18,6 +19,7 @@ from tamis.fitting.query_splits import QuerySplits, passages_for
 from tamis.fitting.request import FitRequest
 from tamis.fitting.workspace import Workspace
 from tamis.models.folder import scorer_spec, torch_backend
+from tamis.models.model_kinds import model_config
 from tamis.models.scorer_specs import open_bi_encoder
 from tamis.registry import Openers, Opening, open_stage
 from tamis.scorers.bi_encoder import BiEncoder
@@ -43,6 +45,11 @@ class BaseModel:
     def kind(self) -> str:
         """What kind of scorer it is."""
         return self.manifest.scorer
+
+    @property
+    def has_own_forward(self) -> bool:
+        """Whether a forward of our own runs it; others are neither trained nor exported."""
+        return fast.applies(self.manifest.scorer, model_config(self.folder))
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,6 +46,7 @@ from tamis.search import Index
 from tamis.search.commit import KIND as INDEX_KIND
 from tamis.text.analysis import Analyzer
 from tamis.text.passages import parse_spec, split, text_of
+from tamis.training.trainable import why_not_trained
 from tamis.types import Encoder, Ids, Qrels, Queries
 
 PACE_QUERY = "a query of some words"
@@ -303,6 +304,9 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
     """What costs depend on, and the pace of the base model."""
     request, splits, base = inputs.request, inputs.splits, inputs.base
     pace = query_seconds = 0.0
+    reason = why_not_trained(base.folder, base.manifest.scorer) if base is not None else ""
+    if reason:
+        _log.warning("the base model is used as it is: tamis does not train %s yet", reason)
     if base is not None:
         scorer = open_scorer(base.folder, threads=request.threads)
         texts, queries = sample_texts(inputs), list(splits.queries.texts or ())
@@ -323,7 +327,10 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         learning_curve=request.learning_curve,
         user_run=request.user_run is not None,
         query_seconds=query_seconds,
-        exports=base is not None and not missing_extras("onnx", "onnxruntime"),
+        exports=base is not None
+        and base.has_own_forward
+        and not missing_extras("onnx", "onnxruntime"),
+        can_train=not reason,
     )
     return sizes, pace
 

@@ -166,6 +166,8 @@ class DataSizes:
     """Seconds that encoding a query takes."""
     exports: bool = False
     """Whether the query encoder is exported to ONNX."""
+    can_train: bool = True
+    """Whether the base model can be fine-tuned: it can be run by our own forward."""
 
     @property
     def trains_queries_only(self) -> bool:
@@ -240,7 +242,9 @@ class Budget:
         return fits
 
     def add_training(self, key: str, name: str, what: str, cost: TrainingCost) -> Step | None:
-        """Add a training on as many texts as fit; None where too few do."""
+        """Add a training on as many texts as fit; None where too few do, or the base cannot."""
+        if not self.data.can_train:
+            return None
         texts = (cost.share * self.left - cost.scoring) / max(cost.text, 1e-9)
         size = max(cost.min_texts, min(int(texts), cost.max_texts))
         step = Step(key, name, what, cost.text * size + cost.scoring, size=size)

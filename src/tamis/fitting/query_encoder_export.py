@@ -38,7 +38,7 @@ def export_query_encoder(fit: FitInputs, model: Path) -> None:
     The base model is exported first; a model that was trained from it to read queries takes the
     ONNX file of its document encoder from there.
     """
-    if fit.base is None:
+    if fit.base is None or not fit.base.has_own_forward:
         return
     manifest = find_model_manifest(model)
     is_base = model == fit.base.folder

@@ -10,14 +10,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.backends import fast
 from tamis.backends.protocols import KINDS, Kind
 from tamis.backends.tokens import TokenIds
 from tamis.backends.weights import Tensor, load
 from tamis.errors import InputError, require
 from tamis.models.base_models import find_base, model_packages
-from tamis.scorers.bi_encoder import BiEncoder
+from tamis.models.model_kinds import model_config
+from tamis.scorers.bi_encoder import BiEncoder, prompts_of
 from tamis.scorers.embedding_cache import EmbeddingCache
-from tamis.scorers.model_manifest import ModelManifest, documents_of
+from tamis.scorers.model_manifest import ModelManifest, documents_of, find_model_manifest
+from tamis.scorers.sbert_layout import encoder_layout
 from tamis.training._gradient import accumulate
 from tamis.training._init_weights import (
     TrainingStart,
@@ -126,7 +129,13 @@ def open_trainable(
             f"cannot truncate the documents of a {scorer} at {document_tokens} tokens",
             hint="say 1 or more, and only for a cross-encoder",
         )
-    loaded = load(find_base(base))
+    folder = find_base(base)
+    if reason := why_not_trained(folder, scorer):
+        raise InputError(
+            f"{folder} is {reason}, which tamis does not train yet",
+            hint="use it as it is, or train a base such as all-MiniLM-L6-v2",
+        )
+    loaded = load(folder)
     start = TrainingStart(loaded, dropout, document_tokens, fresh_head, random_weights, seed)
     from tamis.training._modules import (
         BiEncoderModule,
@@ -160,6 +169,26 @@ def open_trainable(
     if scorer == "target-words":
         return Seq2SeqModule(init_target_words(start, words, template, max_length), vocabulary)
     raise InputError(f"tamis does not train a {scorer}", hint=f"it trains {', '.join(KINDS)}")
+
+
+def why_not_trained(folder: Path, kind: Kind) -> str:
+    """Why training would run this base otherwise than scoring does; empty where it would not.
+
+    Training runs our own forwards alone; it reads texts without prompts, and of a bi-encoder pools
+    by the mean or the first token, with nothing but a normalisation after it.
+    """
+    config = model_config(folder)
+    if kind in KINDS and not fast.applies(kind, config):
+        return f"a {kind} of type {config.get('model_type')!r}"
+    if kind != "bi-encoder":
+        return ""
+    if any(prompts_of(folder)):
+        return "a bi-encoder with prompts"
+    layout, manifest = encoder_layout(folder, "query"), find_model_manifest(folder)
+    pooling = manifest.pooling if manifest else layout.pooling
+    if layout.module_folders or layout.truncate_dim or pooling not in (None, "mean", "cls"):
+        return "a bi-encoder with this pooling, or layers after it"
+    return ""
 
 
 def relevance(manifest: ModelManifest, scores: Tensor) -> Tensor:
