@@ -27,8 +27,9 @@ READS_COLLECTIONS = (
 def commands() -> dict[str, Any]:
     """Every verb by its full name."""
     verbs = vars(typer.main.get_command(verbs_app()))["commands"]
-    labels = {f"label {name}": verb for name, verb in verbs.pop("label").commands.items()}
-    return {**verbs, **labels}
+    groups = {name: verbs.pop(name).commands for name in ("label", "explain")}
+    inner = {f"{name} {verb}": of[verb] for name, of in groups.items() for verb in of}
+    return {**verbs, **inner}
 
 
 COMMANDS = commands()

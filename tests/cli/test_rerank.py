@@ -360,8 +360,8 @@ def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixtu
         assert run([*arguments, "-o", f"{backend}.trec", "--backend", backend]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["scored"]["pairs"] == {"scored": 6 - known, "from_cache": known}
-    torch, onnx = read_run("torch.trec"), read_run("onnx.trec")
-    assert onnx.score == pytest.approx(torch.score, abs=1e-4)
+    fast, onnx = read_run("fast.trec"), read_run("onnx.trec")
+    assert onnx.score == pytest.approx(fast.score, abs=1e-4)
     assert run([*arguments, "-o", "a.trec", "--backend", "onnx-int8"]) == 1
     assert "has no onnx/model_qint8.onnx" in capsys.readouterr().err
 

@@ -5,6 +5,7 @@ They see one vector per text, so they cost next to nothing and need no back end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,11 @@ MIN_NORM = np.float32(1e-12)
 LAYER_NORM_EPSILON = 1e-5
 
 
-def _gelu(rows: Rows) -> Rows:
-    from scipy.special import erf
+_erf = np.frompyfunc(math.erf, 1, 1)
 
-    return np.asarray(rows * 0.5 * (1 + erf(rows / np.sqrt(2))), np.float32)
+
+def _gelu(rows: Rows) -> Rows:
+    return np.asarray(rows * 0.5 * (1 + _erf(rows / math.sqrt(2)).astype(np.float64)), np.float32)
 
 
 ACTIVATIONS: Mapping[str, Callable[[Rows], Rows]] = {
