@@ -381,8 +381,8 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
     bert(tmp_path / "bert")
     t5(tmp_path / "t5")
     for folder, options, problem in [
-        ("bert", {"scorer": "target-words", "words": ("a", "or")}, "cannot train on words"),
-        ("t5", {}, "cannot run as an encoder"),
+        ("bert", {"scorer": "target-words", "words": ("a", "or")}, "target-words of type 'bert'"),
+        ("t5", {}, "cross-encoder of type 't5', which tamis does not train yet"),
         ("t5", {"scorer": "target-words"}, "names no target words"),
         ("bert", {"outputs": 3}, "cannot have 3 outputs"),
         ("bert", {"scorer": "bi-encoder"}, "does not say how token vectors are pooled"),
