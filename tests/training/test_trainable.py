@@ -337,7 +337,7 @@ def test_the_gradient_of_a_batch_is_the_sum_of_its_parts(make: Make, tmp_path: P
         lost, found = gradients(budget, threads)
         assert abs(lost - whole.sum().item()) < 1e-5
         for one, other in zip(found, expected, strict=True):
-            assert not one.is_sparse and close(one, other)
+            assert not one.is_sparse and close(one, other, 1e-4)  # sums in another order
     one, two = gradients(30, 1), gradients(30, 2)
     assert one[0] == two[0] and all(map(torch.equal, one[1], two[1]))
 
