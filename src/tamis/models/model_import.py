@@ -26,7 +26,7 @@ from tamis.scorers.model_manifest import (
 from tamis.scorers.sbert_layout import pooling_folder
 from tamis.scorers.target_words import Family, Score, TargetWords
 from tamis.scorers.tokens import json_of
-from tamis.scorers.weights import read_config
+from tamis.scorers.weights import read_config, width_of
 from tamis.types.pipeline import Scale
 
 IDENTITY = "torch.nn.modules.linear.Identity"
@@ -169,7 +169,7 @@ def write_sbert_config(folder: Path, manifest: ModelManifest) -> None:
 
 
 def _write_modules(folder: Path, manifest: ModelManifest) -> None:
-    width = read_config(folder)["hidden_size"]
+    width = width_of(read_config(folder))
     types = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
     modules = [
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.errors import InputError, require
+from tamis.scorers import _bert, _t5
 from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
@@ -22,12 +23,14 @@ from tamis.scorers.weights import Tensor, read_config
 from tamis.types import Scorer
 
 OPSET = 17
+EXPORTABLE = (*_bert.FAMILIES, *_t5.FAMILIES)
 MAX_BYTES = (1 << 31) - (1 << 24)
 """How many bytes of weights one ONNX file can hold."""
 
 
 def write_float(path: Path, scorer: Scorer, folder: Path) -> None:
     """Write the model of a folder, which `scorer` runs in torch."""
+    check_exportable(folder)
     if isinstance(scorer, CrossEncoder):
         model = _load("AutoModelForSequenceClassification", folder)
         facts = {"scorer": "cross-encoder", "longest": str(scorer.model.longest)}
@@ -44,6 +47,21 @@ def write_float(path: Path, scorer: Scorer, folder: Path) -> None:
         _trace(path, model, forward, ["input_ids", "attention_mask"], "logits", facts)
     else:
         raise InputError(f"a {type(scorer).__name__} cannot be exported")
+
+
+def is_exportable(folder: Path) -> bool:
+    """Whether the model of a folder is of a family whose ONNX files tamis writes."""
+    return read_config(folder)["model_type"] in EXPORTABLE
+
+
+def check_exportable(folder: Path) -> None:
+    """Refuse a model of another family."""
+    if not is_exportable(folder):
+        family = read_config(folder)["model_type"]
+        raise InputError(
+            f"{folder} is a model of type {family!r}, which tamis does not export",
+            hint=f"it exports {', '.join(EXPORTABLE)}; torch runs the others",
+        )
 
 
 def write_int8(path: Path, float_path: Path, kind: Kind) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, command, require
-from tamis.scorers._bert import Bert, build
+from tamis.scorers._encoders import Encoder, build, pooled
 from tamis.scorers._onnx import Backend, OnnxBiEncoder, Session
 from tamis.scorers.batches import (
     PAIRS_PER_CHUNK,
@@ -54,12 +54,12 @@ class BiEncoderModel(Protocol):
 class TorchBiEncoder:
     """A bi-encoder in torch."""
 
-    body: Bert
+    body: Encoder
 
     @property
     def dimensions(self) -> int:
         """The number of dimensions of an embedding."""
-        return int(self.body.word_emb.shape[1])
+        return self.body.dimensions
 
     @property
     def longest(self) -> int:
@@ -73,17 +73,15 @@ class TorchBiEncoder:
         return values
 
 
-def pool_tokens(body: Bert, sequences: Sequence[TokenIds], pooling: Pooling) -> Tensor:
+def pool_tokens(body: Encoder, sequences: Sequence[TokenIds], pooling: Pooling) -> Tensor:
     """One embedding per sequence, not yet of length one; training takes gradients through it."""
     segments = [np.zeros(len(sequence), np.int32) for sequence in sequences]
-    if pooling == "cls":
-        return body.first_tokens(sequences, segments)
-    return _means(body.all_tokens(sequences, segments), sequences)
+    return pooled(body, sequences, segments, pooling)
 
 
 @dataclass(frozen=True, eq=False)
 class BiEncoder:
-    """A BERT- or RoBERTa-like model whose token vectors are pooled into one: both a scorer and an
+    """A BERT-like model whose token vectors are pooled into one: both a scorer and an
     encoder. Embeddings have length one, so that a dot product is a cosine.
 
     One that only learnt to read queries has another for `documents`: it encodes queries itself and
@@ -238,12 +236,6 @@ def _open(folder: Path, backend: Backend) -> tuple[BiEncoderModel, Tokens]:
         return OnnxBiEncoder(session), open_tokens(folder, read_config(folder))
     loaded = load(folder)
     return TorchBiEncoder(build(loaded)), loaded.tokens
-
-
-def _means(states: Tensor, sequences: Sequence[NDArray[np.int32]]) -> Tensor:
-    torch = require("torch")
-    token_states = states.split([len(sequence) for sequence in sequences])
-    return torch.stack([tokens.mean(0) for tokens in token_states])
 
 
 def length_of(folder: Path, manifest: ModelManifest | None) -> int | None:

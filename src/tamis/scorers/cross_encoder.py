@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError, require
-from tamis.scorers._bert import Bert, build
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
+from tamis.scorers._encoders import Encoder, build, pooled
+from tamis.scorers._heads import Head, head_of
 from tamis.scorers._onnx import Backend, OnnxCrossEncoder, Session
 from tamis.scorers.batches import TOKENS_PER_BATCH, Numbers, Rows, chunks, probability, run_batches
 from tamis.scorers.model_manifest import manifest_for
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.tokens import Layout, TokenIds, Tokens, default_length, share_room
-from tamis.scorers.weights import Loaded, Tensor, load, open_tokens, read_config, take
+from tamis.scorers.weights import load, open_tokens, read_config
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
@@ -39,28 +39,10 @@ class CrossEncoderModel(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
-    """From the first token's vector to the outputs: a dense layer, tanh, another dense layer."""
-
-    dense: tuple[Tensor, Tensor]
-    out: tuple[Tensor, Tensor]
-
-    def __call__(self, states: Tensor, dropout: Dropout = NO_DROPOUT) -> Tensor:
-        torch = require("torch")
-        inner = torch.tanh(torch.nn.functional.linear(states, *self.dense))
-        return torch.nn.functional.linear(dropout.states(inner), *self.out)
-
-    @property
-    def outputs(self) -> int:
-        """How many values it gives."""
-        return len(self.out[0])
-
-
-@dataclass(frozen=True, eq=False)
 class TorchCrossEncoder:
     """A cross-encoder in torch."""
 
-    body: Bert
+    body: Encoder
     head: Head
 
     @property
@@ -76,13 +58,14 @@ class TorchCrossEncoder:
     def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
         """One row of outputs per sequence."""
         with require("torch").inference_mode():
-            values: Rows = self.head(self.body.first_tokens(sequences, segments)).numpy()
+            states = pooled(self.body, sequences, segments, self.head.pooling)
+            values: Rows = self.head(states).numpy()
         return values
 
 
 @dataclass(frozen=True, eq=False)
 class CrossEncoder:
-    """A BERT- or RoBERTa-like model with one output (taken as it is) or two (the probability of
+    """A BERT-like model with one output (taken as it is) or two (the probability of
     the second class).
     """
 
@@ -189,27 +172,6 @@ def check_length(length: int, longest: int, extra: int) -> None:
             f"cannot truncate pairs at {length} tokens",
             hint=f"this model takes {extra + 2} to {longest} tokens",
         )
-
-
-def head_of(loaded: Loaded) -> Head:
-    """The head of a model for sequence classification."""
-
-    def both(name: str) -> tuple[Tensor, Tensor]:
-        return (
-            take(loaded.weights, f"{name}.weight", loaded.folder),
-            take(loaded.weights, f"{name}.bias", loaded.folder),
-        )
-
-    if loaded.config["model_type"] == "bert":
-        head = Head(both("bert.pooler.dense"), both("classifier"))
-    else:
-        head = Head(both("classifier.dense"), both("classifier.out_proj"))
-    if head.outputs > 2:
-        raise InputError(
-            f"{loaded.folder} has {head.outputs} outputs; a re-ranker has one or two",
-            hint="train it with one output",
-        )
-    return head
 
 
 def scale_of(outputs: int, scale: Scale | None) -> Scale:

@@ -52,6 +52,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def width_of(config: Mapping[str, Any]) -> int:
+    """How many values an encoder's vector of a token has.
+
+    >>> width_of({"model_type": "distilbert", "dim": 768})
+    768
+    """
+    return int(config["dim" if config["model_type"] == "distilbert" else "hidden_size"])
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files the weights lie in."""
     index = folder / "model.safetensors.index.json"
@@ -118,7 +127,8 @@ def open_tokens(folder: Path, config: Mapping[str, Any]) -> Tokens:
 
 def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
     """Refuse a tokenizer that was not made for these weights."""
-    names = ("word_embeddings.weight", "shared.weight", "embed_tokens.weight", "wte.weight")
+    names = ("word_embeddings.weight", "tok_embeddings.weight", "shared.weight",
+             "embed_tokens.weight", "wte.weight")  # fmt: skip
     rows = [len(weights[name]) for name in weights if name.endswith(names)]
     if rows:
         _check_rows(folder, tokens, rows[0])

@@ -19,10 +19,11 @@ from torch import nn
 
 from tamis.errors import require
 from tamis.models.model_import import import_model, write_sbert_config
-from tamis.scorers import _bert, _t5
+from tamis.scorers import _encoders, _t5
 from tamis.scorers._dropout import NO_DROPOUT, Dropout, generator_of
+from tamis.scorers._heads import head_of
 from tamis.scorers.bi_encoder import BiEncoder, TorchBiEncoder, pool_tokens
-from tamis.scorers.cross_encoder import CrossEncoder, TorchCrossEncoder, head_of
+from tamis.scorers.cross_encoder import CrossEncoder, TorchCrossEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import (
     copy_without_exports,
@@ -145,7 +146,7 @@ class CrossEncoderModule(Module):
     def scorer(self, *, threads: int | None = None) -> CrossEncoder:
         """A scorer with the weights as they are now."""
         current, manifest = replace(self.loaded, weights=self._weights()), self.manifest
-        model = TorchCrossEncoder(_bert.build(current), head_of(current))
+        model = TorchCrossEncoder(_encoders.build(current), head_of(current))
         tokens = self.loaded.tokens
         return CrossEncoder(
             model, tokens, self.layout, manifest.max_length, manifest.scale, threads,
@@ -154,14 +155,15 @@ class CrossEncoderModule(Module):
 
     def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
         current = self._current()
-        body = _bert.build(current, self._dropout(self.rates.hidden, generator))
-        states = body.first_tokens(
-            [sequence.ids for sequence in sequences], [sequence.segments for sequence in sequences]
+        body = _encoders.build(current, self._dropout(self.rates.hidden, generator))
+        head = head_of(current)
+        states = _encoders.pooled(
+            body,
+            [sequence.ids for sequence in sequences],
+            [sequence.segments for sequence in sequences],
+            head.pooling,
         )
-        output_dropout = self._dropout(self.rates.outputs, generator)
-        if current.config["model_type"] != "bert":
-            states = output_dropout.states(states)
-        scores: torch.Tensor = head_of(current)(states, output_dropout)
+        scores: torch.Tensor = head(states, self._dropout(self.rates.outputs, generator))
         return scores
 
 
@@ -194,7 +196,7 @@ class BiEncoderModule(Module):
 
     def _encoder(self, threads: int | None) -> BiEncoder:
         current, manifest = replace(self.loaded, weights=self._weights()), self.manifest
-        model, tokens = TorchBiEncoder(_bert.build(current)), self.loaded.tokens
+        model, tokens = TorchBiEncoder(_encoders.build(current)), self.loaded.tokens
         pooling = manifest.pooling or "mean"
         return BiEncoder(model, tokens, self.layout, manifest.max_length, pooling, threads)
 
@@ -208,7 +210,7 @@ class BiEncoderModule(Module):
         ]
         distinct = {ids.tobytes(): ids for ids in texts}
         order = sorted(distinct, key=lambda name: len(distinct[name]))
-        body = _bert.build(self._current(), self._dropout(self.rates.hidden, generator))
+        body = _encoders.build(self._current(), self._dropout(self.rates.hidden, generator))
         embeddings = pool_tokens(
             body, [distinct[name] for name in order], self.manifest.pooling or "mean"
         )
@@ -269,7 +271,7 @@ class QueryEncoderModule(BiEncoderModule):
         """Cosines; every query is run once, however many texts it is set against."""
         distinct = {sequence.ids.tobytes(): sequence.ids for sequence in sequences}
         place = {name: number for number, name in enumerate(distinct)}
-        body = _bert.build(self._current(), self._dropout(self.rates.hidden, generator))
+        body = _encoders.build(self._current(), self._dropout(self.rates.hidden, generator))
         embeddings = pool_tokens(body, list(distinct.values()), self.manifest.pooling or "mean")
         rows = nn.functional.normalize(embeddings, eps=1e-12)
         which = torch.tensor(
