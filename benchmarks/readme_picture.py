@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tamis
 from tamis.fitting.report import draw_means, main_means
-from tamis.pages.charts import mean_height
+from tamis.pages.charts import MEAN_WIDTH, mean_height
 from tamis.pages.svg import svg_file
 
 
@@ -21,7 +21,7 @@ def main(sieve: str, path: str) -> None:
     rows = main_means(result)
     drawing = draw_means(result, rows)
     title = f"{result.selected} on {result.collection}"
-    Path(path).write_text(svg_file(title, drawing, 440, mean_height(rows)), "utf-8")
+    Path(path).write_text(svg_file(title, drawing, MEAN_WIDTH, mean_height(rows)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -26,19 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import interleaved
-from tamis.collection.readers import open_collection
-from tamis.collection.runs import read_run
-from tamis.cores import processor
-from tamis.evaluation.agreement import tau_b
-from tamis.models.onnx_files import write_float, write_int8
-from tamis.scorers._onnx import (
+from tamis.backends.batches import batches
+from tamis.backends.onnx import (
     ONNX_FILES,
     OnnxBiEncoder,
     OnnxCrossEncoder,
     OnnxLanguageModel,
     Session,
 )
-from tamis.scorers.batches import batches
+from tamis.collection.readers import open_collection
+from tamis.collection.runs import read_run
+from tamis.cores import processor
+from tamis.evaluation.agreement import tau_b
+from tamis.models.onnx_files import write_float, write_int8
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import DEFAULT_TEMPLATE, TargetWords
@@ -316,7 +316,7 @@ def memory(setting: Setting) -> None:
         shutil.copytree(setting.models / "ce", folder)
         write_exports(CrossEncoder.open(folder), folder, folder, "cross-encoder")
         print(f"\nmemory{'':24}{'2,000':>9}{'20,000 pairs':>15}")
-        for backend in ("torch", "onnx", "onnx-int8"):
+        for backend in ("fast", "onnx", "onnx-int8"):
             held = [peak(setting.data, folder, count, backend) for count in (2_000, 20_000)]
             print(f"tamis {backend:24}{held[0]:6,} MB{held[1]:12,} MB", flush=True)
 

@@ -25,7 +25,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests remember in a folder of their own which weights were verified."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("cache")
-        patch.setattr("tamis.scorers.weight_digests.cache_folder", lambda: folder)
+        patch.setattr("tamis.backends.weight_digests.cache_folder", lambda: folder)
         yield
 
 

@@ -13,8 +13,8 @@ import tamis
 SOURCE = Path(tamis.__file__).parent
 ROOMS = """
 errors terminal cores _jit types durable manifest registry pages evaluation text collection
-splits experiments search scorers pipeline models labels label training rankers fitting judging
-tasks explain studies adapters serve warm_up cli testing
+splits experiments search backends scorers pipeline models labels label training rankers fitting
+judging tasks explain studies adapters serve warm_up cli testing
 """.split()
 
 

@@ -43,7 +43,7 @@ import os, sys
 if hasattr(os, "sched_getaffinity"):
     del os.sched_getaffinity
 from pathlib import Path
-from tamis.scorers.batches import usable_threads
+from tamis.backends.batches import usable_threads
 from tamis.search import Index
 from tamis.types import Document, Queries, Query
 index = Index.build([Document("d1", "drum sieve"), Document("d2", "net")], Path(sys.argv[1]))

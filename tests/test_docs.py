@@ -26,7 +26,7 @@ import pytest
 import typer.main
 
 import tamis
-from tamis.cli.app import app, run
+from tamis.cli.app import run, verbs_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [path for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))] if path.exists()]
@@ -42,7 +42,7 @@ def flat(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]
         yield from flat(inside, f"{before}{name} ") if inside else [(f"{before}{name}", command)]
 
 
-COMMANDS: dict[str, Any] = dict(flat(vars(typer.main.get_command(app))["commands"]))
+COMMANDS: dict[str, Any] = dict(flat(vars(typer.main.get_command(verbs_app()))["commands"]))
 MODULES = sorted(module.name for module in pkgutil.walk_packages(tamis.__path__, "tamis."))
 PUBLIC = re.compile(r"tamis\.(types|collection|evaluation|splits|pipeline)(\.[a-z]\w*)*")
 FAILURES = ("error:", "worse:")

@@ -27,6 +27,8 @@ from tamis.rankers.features import FeatureSource
 from tamis.rankers.lambdamart import LambdaMART
 from tamis.rankers.logistic_regression import LogisticRegression
 from tamis.rankers.neural_ranker import NeuralRanker, NeuralRankerSettings
+from tamis.rankers.pacrr_drmm import PACRRDRMM, PACRRDRMMSettings
+from tamis.rankers.term_texts import TermSource
 from tamis.rankers.text_embeddings import TextEmbedder
 from tamis.registry import OPENERS, Opening, open_source, open_stage, relative_spec, spec_of
 from tamis.scorers.bi_encoder import BiEncoder
@@ -114,6 +116,13 @@ def neural_ranker(folder: Path) -> NeuralRanker:
     return ranker.save(folder / "neural-ranker", force=True)
 
 
+def pacrr_drmm(folder: Path) -> PACRRDRMM:
+    pytest.importorskip("torch", reason="the extra neural is not installed")
+    texts = TermSource.read(folder / "vectors.txt", index_in(folder))
+    settings = PACRRDRMMSettings(epochs=1, max_query_terms=4, max_document_terms=9)
+    return PACRRDRMM.fit(RUN, JUDGED, texts, settings).save(folder / "pacrr-drmm", force=True)
+
+
 def columns() -> Any:
     from tamis.collection._records import Columns
 
@@ -194,6 +203,7 @@ STAGES: list[tuple[type[Stage], Make]] = [
     ),
     (LambdaMART, lambdamart),
     (NeuralRanker, neural_ranker),
+    (PACRRDRMM, pacrr_drmm),
 ]  # fmt: skip
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import shlex
 import sys
 import tomllib
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,6 +76,32 @@ class TrainingError(TamisError):
 
 class MissingExtraError(TamisError):
     """An optional package is not installed; the hint is the command that installs it."""
+
+
+def check_type(value: object, kinds: type | tuple[type, ...], name: str, hint: str) -> None:
+    """Refuse what was handed in where it is of none of these types.
+
+    >>> check_type("my-index", (str, Path), "an index", "name its folder")
+    """
+    if not isinstance(value, kinds):
+        raise InputError(f"{name} cannot be made of {type(value).__name__}", hint=hint)
+
+
+def check_path(path: object, name: str) -> None:
+    """Refuse what is no path: what `name` is named by is a string or a `Path`."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(
+            f"{name} is named by its path, not by {type(path).__name__}",
+            hint='a string or a Path, such as "my/path"',
+        )
+
+
+def check_nested(values: object, name: str, hint: str) -> None:
+    """Refuse what is not a mapping of queries to mappings of documents."""
+    check_type(values, Mapping, name, hint)
+    assert isinstance(values, Mapping)
+    for inner in values.values():
+        check_type(inner, Mapping, f"the documents of a query in {name}", hint)
 
 
 EXTRA_OF = {

@@ -36,13 +36,14 @@ OPENERS: Mapping[str, Mapping[str, str]] = {
         "logistic-regression": "tamis.rankers.logistic_regression:open_stage",
         "lambdamart": "tamis.rankers.lambdamart:open_stage",
         "neural-ranker": "tamis.rankers.neural_ranker:open_stage",
+        "pacrr-drmm": "tamis.rankers.pacrr_drmm:open_stage",
     },
     "text_embedder": {"mean": "tamis.rankers.text_embeddings:open_embedder"},
     "scorer": {
         "cross-encoder": "tamis.models.scorer_specs:open_cross_encoder",
         "bi-encoder": "tamis.models.scorer_specs:open_bi_encoder",
         "target-words": "tamis.models.scorer_specs:open_target_words",
-        "alignment": "tamis.models.scorer_specs:open_alignment",
+        "alignment": "tamis.models.alignment_specs:open_alignment",
         "lexical": "tamis.scorers.lexical:open_scorer",
     },
     "documents": {

@@ -218,9 +218,9 @@ def test_misuse_exits_with_two(arguments: list[str], capsys: pytest.CaptureFixtu
 
 
 def test_every_verb_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    from tamis.cli.app import app
+    from tamis.cli.app import verbs_app
 
-    for command in app.registered_commands:
+    for command in verbs_app().registered_commands:
         assert run([str(command.name), "--help"]) == 0
         assert f"Example: tamis {command.name}" in capsys.readouterr().out.replace("\n", " ")
 

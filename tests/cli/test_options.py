@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from tamis.cli.app import app, run
+from tamis.cli.app import run, verbs_app
 from tamis.cli.common import show_facts, show_json
 from tamis.cli.options import ADVANCED_PANEL, INPUT_PANEL, OUTPUT_PANEL, PANEL_ORDER
 
@@ -26,7 +26,7 @@ READS_COLLECTIONS = (
 
 def commands() -> dict[str, Any]:
     """Every verb by its full name."""
-    verbs = vars(typer.main.get_command(app))["commands"]
+    verbs = vars(typer.main.get_command(verbs_app()))["commands"]
     labels = {f"label {name}": verb for name, verb in verbs.pop("label").commands.items()}
     return {**verbs, **labels}
 

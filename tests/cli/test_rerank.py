@@ -356,7 +356,7 @@ def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixtu
     assert run(["export", "adopted", "-o", "fast", *given]) == 0
     capsys.readouterr()
     arguments = [*RERANK, "--model", "fast", "--json", "--force", "--cache", "kept"]
-    for backend, known in (("torch", 0), ("onnx", 0), ("torch", 6)):
+    for backend, known in (("fast", 0), ("onnx", 0), ("fast", 6)):
         assert run([*arguments, "-o", f"{backend}.trec", "--backend", backend]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["scored"]["pairs"] == {"scored": 6 - known, "from_cache": known}

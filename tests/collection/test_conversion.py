@@ -258,3 +258,17 @@ def test_columns_by_name(tmp_path: Path) -> None:
     columns = Columns(id="sku", text="words")
     convert_any(Request(path, tmp_path / "out.jsonl", to="jsonl", columns=columns))
     assert [*open_collection(tmp_path / "out.jsonl").documents] == [Document("7", "drum sieve")]
+
+
+@pytest.mark.parametrize("to", ["jsonl", "beir", "collection", "tsv"])
+def test_bad_front_matter_is_said_once(
+    to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tamis.cli.app import run
+
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text("---\ntitle: [a\n---\nBody.\n")
+    (folder / "b.md").write_text("Plain.\n")
+    assert run(["convert", str(folder), str(tmp_path / "out"), "--to", to]) == 0
+    assert capsys.readouterr().err.count("front matter of 1 file left out") == 1

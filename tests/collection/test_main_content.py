@@ -72,3 +72,13 @@ def test_without_the_extra_all_text_is_read_and_that_is_said(
     assert document.text.endswith("All rights reserved.")
     [note] = faults.notes()
     assert note == "pip install 'tamis[html]' leaves out navigation and footers of HTML pages"
+
+
+def test_the_name_of_a_site_is_left_out_and_a_heading_stays() -> None:
+    text = "<p>A tamis is a drum sieve that sifts flour and purees fruit.</p>" * 5
+    site = "<header class=top>\n <a href='/'>Kitchen Shop</a>\n</header>"
+    heading = "<header><a href='/s'>Sieves</a> <h1>Drum sieves</h1></header>"
+    page = f"<title>T</title><body>{site}<main><article>{heading}{text}</article></main>"
+    read = read_main_content(page)[1]
+    assert "Kitchen Shop" not in read
+    assert "Drum sieves" in read and "sifts flour" in read

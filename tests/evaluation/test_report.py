@@ -125,10 +125,66 @@ def test_one_run_alone() -> None:
 def test_runs_that_are_the_same() -> None:
     qrels, runs = collection(9, ("old",))
     page = Page(page_of(qrels, {"old": runs["old"], "copy": runs["old"]}, "old"))
+    headings = [text for tag, text in page.text if tag in ("h1", "h2")]
+    assert headings[0] == "old and copy have the same nDCG@5 on each of 9 queries"
+    assert "old and copy have the same nDCG@5 and AP on every query." in page.words
+    assert "All runs have the same precision at every level of recall." in page.words
+    assert page.count("circle") == page.count("rect") == 0
+    assert [attributes.get("class") for tag, attributes in page.tags if tag == "svg"] == [
+        "chart",
+        "swatch s0",
+    ]
+    assert "significantly" not in page.words and "in bold" not in page.words
+
+
+def test_runs_without_a_baseline_that_are_the_same() -> None:
+    qrels, runs = collection(9, ("old",))
+    page = Page(page_of(qrels, {"old": runs["old"], "copy": runs["old"]}))
+    assert page.count("rect") == 0
+    assert "To test the differences" not in page.words
+
+
+def test_one_of_several_runs_is_the_baseline_again() -> None:
+    qrels, runs = collection(9, ("old", "new"))
+    page = Page(page_of(qrels, {**runs, "copy": runs["old"]}, "old"))
     assert_inside(page)
-    texts = [text for _, text in page.text]
-    assert "No query gets better." in texts and "No query gets worse." in texts
-    assert any("No difference reaches that level." in text for text in texts)
+    assert "copy and old have the same nDCG@5 on each of 9 queries." in page.words
+    charts = [attributes for tag, attributes in page.tags if attributes.get("class") == "chart"]
+    assert len(charts) == len(["means", "differences", "points", "recall"])
+
+
+def test_a_measure_that_is_the_same_everywhere_has_no_rows() -> None:
+    qrels, runs = collection(9, ("old", "new"))
+    page = Page(page_of(qrels, runs, "old", measures=("nDCG@5", "R@20")))
+    assert "old and new have the same R@20 on every query." in page.words
+    groups = [row for row in page.rows if row[0] == "nDCG@5"]
+    assert groups and not [row for row in page.rows if row[0] == "R@20"]
+
+
+@pytest.mark.parametrize(("count", "drawn"), [(1, False), (2, False), (3, True)])
+def test_few_queries_have_no_chart(count: int, drawn: bool) -> None:
+    qrels, runs = collection(count, ("old", "new"))
+    for baseline in (None, "old"):
+        page = Page(page_of(qrels, runs, baseline, measures=("AP",)))
+        assert (page.count("rect") > 0) == drawn
+        assert ("Point at a bar" in page.words) == drawn
+
+
+def test_pages_fit_a_narrow_screen() -> None:
+    qrels, runs = collection(9, ("old", "new"))
+    text = page_of(qrels, runs, "old")
+    page = Page(text)
+    names = [attributes.get("name") for tag, attributes in page.tags if tag == "meta"]
+    assert "viewport" in names and "width=device-width, initial-scale=1" in text
+    tables = [number for number, (tag, _) in enumerate(page.tags) if tag == "table"]
+    assert tables
+    for number in tables:
+        tag, attributes = page.tags[number - 1]
+        assert (tag, attributes["class"], attributes["tabindex"]) == ("div", "wide", "0")
+        if page.tags[number][1]["class"] == "restacked":
+            cells = [a for t, a in page.tags[number:] if t == "td"]
+            assert cells[0]["data-head"] == "old"
+    assert any(page.tags[number][1]["class"] == "restacked" for number in tables)
 
 
 def test_a_run_that_finds_nothing_judged() -> None:

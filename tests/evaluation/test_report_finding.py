@@ -55,7 +55,17 @@ OTHER = run_with_ranks([1, 2] * 15)
         (
             {"a": FIRST, "b": FIRST},
             None,
-            "a and b have the same mean RR@10, 1.000, on 30 queries; no difference was tested",
+            "a and b have the same RR@10 on each of 30 queries",
+        ),
+        (
+            {"a": MIXED, "b": OTHER},
+            None,
+            "a and b have the same mean RR@10, 0.750, on 30 queries; no difference was tested",
+        ),
+        (
+            {"a": FIRST, "b": FIRST, "c": FIRST},
+            "a",
+            "All 3 runs have the same RR@10 on each of 30 queries",
         ),
         (
             {"a": FIRST, "b": SECOND, "c": MIXED},

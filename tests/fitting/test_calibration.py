@@ -46,7 +46,24 @@ def test_weights_are_those_of_scikit_learn(penalty: float) -> None:
     theirs.fit(standard, relevant)
     assert mine.weights == pytest.approx(theirs.coef_[0], abs=1e-5)
     assert mine.bias == pytest.approx(theirs.intercept_[0], abs=1e-5)
-    assert mine.probability(rows) == pytest.approx(theirs.predict_proba(standard)[:, 1], abs=1e-6)
+    within = np.clip(theirs.predict_proba(standard)[:, 1], *mine.bounds)
+    assert mine.probability(rows) == pytest.approx(within, abs=1e-6)
+
+
+def test_no_probability_is_surer_than_what_was_judged() -> None:
+    rows = np.repeat([[9.0], [1.0]], [12, 40], axis=0)  # separable: 12 relevant, 40 others
+    found = Calibration.fit(rows, rows[:, 0] > 5, np.arange(52) % 12)
+    low, high = found.probability([[-1e6], [1e6]])
+    assert low == 1 / (40 + 2) and high == (12 + 1) / (12 + 2)
+
+
+def test_no_feature_counts_against_a_document() -> None:
+    rows, relevant, queries = judged(40)
+    rows[:, 1] = np.where(relevant, -1.0, 1.0) + rows[:, 1] / 10  # an exact match is not relevant
+    found = Calibration.fit(rows, relevant, queries)
+    assert found.weights[0] > 0 and found.weights[1] == 0
+    alone = Calibration.fit(rows[:, :1], relevant, queries)
+    assert found.weights[0] == pytest.approx(alone.weights[0])
 
 
 def test_the_gradient_is_zero_where_newton_stops() -> None:

@@ -28,8 +28,8 @@ from tamis.fitting.folds import Fold, make_folds
 from tamis.fitting.guard import ComparedSystem, decide, select
 from tamis.fitting.job import run_fit as fit
 from tamis.fitting.json_records import from_json, to_json
+from tamis.fitting.plan import EXPORT_SECONDS, SIEVE_SECONDS, Plan
 from tamis.fitting.plan import DataSizes as Sizes
-from tamis.fitting.plan import Plan
 from tamis.fitting.planner import make_plan, trains_on_folds
 from tamis.fitting.query_splits import split_queries
 from tamis.fitting.request import FitRequest
@@ -390,6 +390,9 @@ def test_what_is_there_already_and_what_is_not_wanted_takes_no_time() -> None:
     plan = make_plan(sizes, 0.01, 1_800)
     assert plan.seconds_of("hybrid") == 500 and plan.has("learning_curve")
     assert make_plan(replace(sizes, encoded=True), 0.01, 1_800).seconds_of("hybrid") == 0
+    exported = replace(sizes, exports=True)
+    assert make_plan(exported, 0.01, 1_800).seconds_of("hybrid") == 500 + EXPORT_SECONDS
+    assert plan.seconds_of("bm25") == 2 + SIEVE_SECONDS + 50_000 / 5_000
     assert not make_plan(replace(sizes, learning_curve=False), 0.01, 1_800).has("learning_curve")
 
 
@@ -1291,7 +1294,7 @@ assert "torch" not in sys.modules and "transformers" not in sys.modules
 def test_a_sieve_is_searched_in_onnx_runtime_without_torch(whole: tuple[Path, Sieve]) -> None:
     _, sieve = whole
     specs = json.dumps(sieve.manifest["pipeline"])
-    assert '"backend": "onnx"' in specs and '"backend": "torch"' not in specs
+    assert '"backend": "onnx"' in specs and '"backend": "fast"' not in specs
     subprocess.run([sys.executable, "-c", NO_TORCH, str(sieve.path)], check=True)
 
 

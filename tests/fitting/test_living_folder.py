@@ -201,3 +201,13 @@ def test_a_sieve_by_words_alone_needs_no_model(docs: Path) -> None:
     assert sieve.search("strainer")[0].id == "new.md"
     assert not Path("my.sieve.embeddings").exists()
     shutil.rmtree("my.sieve")
+
+
+def test_a_fit_of_a_sieve_lists_the_files_that_were_left_out(docs: Path) -> None:
+    (docs / "logo.png").write_bytes(b"picture")
+    (docs / "all.zip").write_bytes(b"archive")
+    tamis.fit(str(docs), out="one.sieve", base=None)
+    again = tamis.fit("one.sieve", out="two.sieve", base=None)
+    assert again.result.data["files_left_out"] == {".png": 1, ".zip": 1}
+    page = Path("two.sieve/report.html").read_text("utf-8")
+    assert "Files that were left out" in page and ".zip" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from tamis.fitting.guard import ComparedSystem, Selection, decide, select
 from tamis.fitting.learning_curve import CurvePoint
 from tamis.fitting.plan import Plan, Step
 from tamis.fitting.provisional import provisional
-from tamis.fitting.report import RankedQueries, headline, report_page, write_report
+from tamis.fitting.report import RankedQueries, headline, main_means, report_page, write_report
 from tamis.fitting.report_guard import reliability_chart
 from tamis.fitting.report_provenance import learning_chart
 from tamis.fitting.result import FitResult, QueryCounts, SystemResult, Truncation
@@ -345,6 +346,27 @@ def test_a_comparison_has_one_p_value_wherever_it_is_shown(
     assert "3 tests were made" in page.words
 
 
+def test_the_end_of_a_fit_takes_twelve_lines_of_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    skills = {"base_model": 0.5, "interpolated_weights_50": 0.6, "fine_tuned": 0.7}
+    tested, _ = fit_in_miniature(skills=skills)
+    pipeline = SimpleNamespace(is_tested_retriever=True, stage=None)
+    for result in (tested, untested(tested)):
+        sieve: Any = SimpleNamespace(result=result, queries=None, path=Path("s"), pipeline=pipeline)
+        show_sieve(sieve)
+        output = capsys.readouterr()
+        lines = (output.out + output.err).splitlines()
+        assert sum(math.ceil(len(line) / 80) for line in lines) <= 12
+        assert "report: s/report.html (all systems; also with --verbose)" in lines
+    verified: Any = SimpleNamespace(result=tested, queries=None, path=Path("s"), pipeline=pipeline)
+    show_sieve(verified)
+    brief = capsys.readouterr().out
+    against = [line for line in brief.splitlines() if line.startswith("against ")]
+    assert len(against) == 2
+    assert all(len(line) <= 80 and line.endswith("(Holm)") for line in against)
+
+
 FAILING = {"base_model": 0.2, "interpolated_weights_50": 0.5, "fine_tuned": 3.0}
 WORSE = {"base_model": 0.9, "interpolated_weights_50": 0.5, "fine_tuned": 0.0}
 
@@ -565,7 +587,8 @@ def test_nothing_is_loaded_from_elsewhere_and_headings_descend(
         page = Page(text)
         for tag, attributes in page.tags:
             assert tag not in ("link", "img", "iframe", "object", "embed", "base")
-            assert not {"src", "href", "style"} & attributes.keys()
+            assert not {"src", "style"} & attributes.keys()
+            assert str(attributes.get("href", "#")).startswith("#")
             if tag == "th":
                 assert attributes["scope"] in ("col", "row", "colgroup", "rowgroup")
         levels = page.headings()
@@ -607,3 +630,31 @@ def test_the_headline_of_few_judgements(values: list[float], words: str) -> None
     result = untested(fit_in_miniature(skills=skills)[0])
     few = provisional("hybrid", values, BM25, [0.5, 0.5, 0.0], "RR@10", "test")
     assert headline(replace(result, selected="hybrid", provisional=few)) == words
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_provisional_report_shows_what_there_is(ties: bool) -> None:
+    skills = {"base_model": 0.5, "interpolated_weights_50": 0.6, "fine_tuned": 0.7}
+    fitted, tested = fit_in_miniature(skills=skills)
+    systems = tuple(
+        replace(system, held_out=0.25 if ties else 0.25 + number / 100)
+        for number, system in enumerate(fitted.systems)
+    )
+    values = [0.5, 0.5, 0.0, 0.0, 0.5, 0.0]
+    own = values if ties else [1.0, 0.5, 0.5, 0.0, 0.5, 0.5]
+    few = provisional(fitted.selected, own, BM25, values, "RR@10", "cross_validated")
+    result = replace(untested(fitted), systems=systems, provisional=few)
+    html = report_page(result, tested, date=DATE)
+    page = Page(html)
+    assert "Provisional: means on the queries that systems were selected on" in page.words
+    assert "over 6 judged queries" in html
+    rows = {row.name: row for row in main_means(result)}
+    assert {fitted.selected, BM25, BASE} <= rows.keys()
+    if ties:
+        assert rows[fitted.selected].mean == rows[BM25].mean == 0.25
+        assert rows[fitted.selected].low is None
+        assert "is the same with both on 6 queries" in page.words
+    else:
+        assert few.interval is not None
+        assert rows[fitted.selected].low == few.baseline_mean + few.interval.low
+        assert "With 6 queries a true difference of" in page.words

@@ -127,7 +127,7 @@ def test_what_to_do_next(fitted: tuple[FitResult, RankedQueries]) -> None:
     result, _ = fitted
     nothing = untested(result)
     first = advice(replace(nothing, more_judged_queries_needed=40), None, None)[0]
-    assert first.what == "Judge 40 queries more"
+    assert first.what == "Judge 40 queries"
     assert first.command.startswith("tamis judge")
     weak = Power(60, 0.02, 0.1, 300)
     assert advice(result, weak, None)[0].what == "Judge 240 queries more for the test"
@@ -139,6 +139,11 @@ def test_what_to_do_next(fitted: tuple[FitResult, RankedQueries]) -> None:
     assert steps["Re-rank more candidates"].endswith("--depth 8 --force")
     assert "Give it more judgements to learn from, or a larger base model" in steps
     assert steps["Allow more time"].endswith("--max-time 2h --force")
+    shown = replace(result, command="tamis demo --quick", collection="tamis:pydocs", path="d")
+    commands = [step.command for step in advice(shown, None, failures)]
+    assert "tamis fit tamis:pydocs -o d -m RR@10 --max-time 2h --force" in commands
+    forced = replace(result, command="tamis fit x -o y --force")
+    assert advice(forced, None, failures)[-1].command == "tamis fit x -o y --force --max-time 2h"
     long = replace(result, data={"truncated_documents": 9})
     assert "--passages" in next(s.command for s in advice(long, None, None) if "passages" in s.what)
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tamis.backends.tokens import Tokens
+from tamis.backends.weights import check_vocabulary
 from tamis.errors import DamagedError, InputError
 from tamis.models import (
     Base,
@@ -23,10 +25,9 @@ from tamis.models import (
     open_scorer,
 )
 from tamis.models.base_models import KNOWN_MODELS
+from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import read_model_manifest, write_model_manifest
-from tamis.scorers.tokens import Tokens
-from tamis.scorers.weights import check_vocabulary
 from tamis.types import Pairs
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -142,7 +143,7 @@ def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path
     assert np.abs(model.encode(texts) - scorer.encode(texts)).max() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["sentence_transformers.models.Dense", "my_package.Whitening"])
+@pytest.mark.parametrize("name", ["sentence_transformers.models.CNN", "my_package.Whitening"])
 def test_a_bi_encoder_with_other_modules_is_refused(name: str, plain: Path, tmp_path: Path) -> None:
     import_model(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
     path = tmp_path / "out" / "modules.json"
@@ -167,15 +168,15 @@ def test_pooling_is_read_where_the_modules_say(plain: Path, tmp_path: Path) -> N
     assert import_model(folder, tmp_path / "again").pooling == "cls"
 
 
-def test_a_default_prompt_is_refused(plain: Path, tmp_path: Path) -> None:
+def test_prompts_are_read_for_queries_and_documents(plain: Path, tmp_path: Path) -> None:
     import_model(plain, tmp_path / "out", kind="bi-encoder", pooling="cls")
     prompts = {"prompts": {"query": "query: ", "document": ""}}
     path = tmp_path / "out" / "config_sentence_transformers.json"
-    path.write_text(json.dumps({**prompts, "default_prompt_name": None}))
-    open_scorer(tmp_path / "out")
-    path.write_text(json.dumps({**prompts, "default_prompt_name": "query"}))
-    with pytest.raises(InputError, match="wants 'query: ' before every text"):
-        open_scorer(tmp_path / "out")
+    for default in (None, "query"):
+        path.write_text(json.dumps({**prompts, "default_prompt_name": default}))
+        encoder = open_scorer(tmp_path / "out")
+        assert isinstance(encoder, BiEncoder) and encoder.documents is not None
+        assert (encoder.prompt, encoder.documents.prompt) == ("query: ", "")
 
 
 @pytest.mark.parametrize(("said", "length"), [(12, 12), (10**30, 40), (1e30, 40), (0, 40)])

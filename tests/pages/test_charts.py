@@ -15,11 +15,13 @@ from tamis.evaluation.report import recall_curves
 from tamis.pages.charts import (
     MAX_BARS,
     Line,
+    MeanRow,
     Point,
     Values,
     bars,
     heat_map,
     line_panel,
+    mean_intervals,
     scatter,
     whisker,
     whisker_scale,
@@ -72,6 +74,21 @@ def test_bars_are_sorted_and_named() -> None:
     tall = [float(str(a["height"])) for tag, a in page.tags if tag == "rect"]
     assert tall[0] == pytest.approx(2 * tall[2], abs=0.2) and tall[1] == 0
     assert [a["class"] for tag, a in page.tags if tag == "rect"][::2] == ["better", "worse"]
+
+
+def test_no_line_crosses_the_name_of_a_mean() -> None:
+    rows = [MeanRow("hybrid", 0.5, 0.45, 0.6, strong=True), MeanRow("BM25", 0.4), MeanRow("c", 0.3)]
+    page = Page(mean_intervals(rows, title="t", axis="RR@10", reference="BM25"))
+    assert_inside(page)
+    lines = [a for tag, a in page.tags if tag == "line" and a["class"] in ("grid", "mean")]
+    names = [a for tag, a in page.tags if tag == "text" and str(a["class"]).startswith("level")]
+    assert len(names) == len(rows)
+    assert sum(a["class"] == "mean" for a in lines) == len(rows)
+    for name in names:
+        bottom = float(str(name["y"])) + 4
+        for line in lines:
+            ends = sorted(float(str(line[end])) for end in ("y1", "y2"))
+            assert ends[1] < bottom - 16 or ends[0] > bottom
 
 
 def test_runs_differ_by_more_than_colour() -> None:

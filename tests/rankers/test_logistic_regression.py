@@ -10,7 +10,7 @@ import pytest
 from tests.rankers.small import embedded, open_fake, small_candidates
 
 from tamis.errors import DamagedError, InputError
-from tamis.rankers.features import FeatureSource
+from tamis.rankers.features import Features, FeatureSource
 from tamis.rankers.logistic_regression import (
     LogisticRegression,
     LogisticRegressionSettings,
@@ -19,6 +19,7 @@ from tamis.rankers.logistic_regression import (
     fit_learning_rates,
     gradient,
     linear_scores,
+    row_batches,
     sigmoid,
 )
 from tamis.rankers.sampling import Sample, relevant_rows, sample_negatives
@@ -56,8 +57,11 @@ def test_the_gradient_is_the_slope_of_the_loss() -> None:
 
 def test_two_batches_by_hand() -> None:
     """Three rows in batches of two: the last has one row, and steps are over the batch's rows."""
-    features, labels = np.array([[1.0], [2.0], [4.0]]), np.array([1.0, 0.0, 1.0])
-    weights, bias, loss = descend(features, labels, np.zeros(1), 0.0, 3.0, 2)
+    nothing, zeros = np.zeros((1, 0), np.float32), np.zeros(3, np.int64)
+    columns = np.array([[1.0], [2.0], [4.0]], np.float32)
+    features = Features(nothing, nothing, zeros, zeros, columns)
+    batches = row_batches(features, np.arange(3), np.array([1.0, 0.0, 1.0]), 2)
+    weights, bias, loss = descend(batches, np.zeros(1), 0.0, 3.0)
     first = -3 / 2 * (1 * (0.5 - 1) + 2 * 0.5)  # -0.75
     p = 1 / (1 + np.exp(-4 * first))
     assert weights[0] == pytest.approx(first - 3 * 4 * (p - 1))

@@ -32,14 +32,23 @@ def test_negatives_up_to_the_size(lists: list[list[bool]], size: int, seed: int)
         assert len(rows) == max(sum(labels), min(size, len(labels)))
 
 
-def test_each_draw_is_another_and_every_negative_gets_its_turn() -> None:
+@pytest.mark.parametrize("size", [4, 8])  # 3 and 7 of 9 others: few of a list, most of it
+def test_each_draw_is_another_and_every_negative_gets_its_turn(size: int) -> None:
     rng = np.random.default_rng(0)
-    relevant = np.arange(10) == 3
-    draws = [sample_negatives(np.array([0, 10]), relevant, 4, rng).rows for _ in range(200)]
-    counts = np.bincount(np.concatenate(draws), minlength=10)
-    assert counts[3] == 200
-    assert counts[relevant == 0].min() > 40  # 200 · 3/9 = 67 expected
-    assert counts[relevant == 0].max() < 95
+    relevant = np.arange(12) == 3
+    offsets = np.array([0, 2, 12])
+    draws = [sample_negatives(offsets, relevant, size, rng).rows for _ in range(300)]
+    counts = np.bincount(np.concatenate(draws), minlength=12)
+    assert counts[3] == 300
+    assert counts[:2].tolist() == [300, 300]  # a short list is taken whole
+    expected = 300 * (size - 1) / 9
+    assert np.abs(counts[2:][~relevant[2:]] - expected).max() < 4 * np.sqrt(expected)
+
+
+def test_a_list_whose_places_are_all_relevant_is_left_out() -> None:
+    relevant = np.array([True] * 6 + [False])
+    assert not len(sample_fixed_lists(np.array([0, 7]), relevant, 3, np.random.default_rng(0)))
+    assert len(sample_fixed_lists(np.array([0, 7]), relevant, 7, np.random.default_rng(0)))
 
 
 def test_all_candidates() -> None:

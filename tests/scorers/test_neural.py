@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tamis.backends.protocols import Family
+from tamis.backends.tokens import Tokens
 from tamis.errors import InputError
 from tamis.models import import_model, open_scorer
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_tokens import word_id, word_ids
-from tamis.scorers.target_words import Family, Score, TargetWords
-from tamis.scorers.tokens import Tokens
+from tamis.scorers.target_words import Score, TargetWords
 from tamis.testing import check_scorer
 from tamis.types import Pairs, Scorer
 

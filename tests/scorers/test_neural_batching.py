@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.scorers.batches import Numbers, Rows, batches, chunks, groups, run_batches
+from tamis.backends.batches import Numbers, Rows, batches, chunks, groups, run_batches
+from tamis.backends.tokens import share_room
 from tamis.scorers.template import Template
-from tamis.scorers.tokens import share_room
 from tamis.types import Pairs
 
 LENGTHS = st.lists(st.integers(1, 40), max_size=60)

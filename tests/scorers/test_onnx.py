@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tamis.backends import onnx as _onnx
+from tamis.backends.onnx import ONNX_FILES
+from tamis.backends.protocols import Backend, Kind
 from tamis.errors import InputError, install_command
 from tamis.models import ModelManifest, import_model, open_model, open_scorer
 from tamis.models.onnx_files import write_float, write_int8
-from tamis.scorers import _onnx
-from tamis.scorers._onnx import ONNX_FILES, Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import Kind
 from tamis.scorers.target_words import TargetWords
 from tamis.testing import check_scorer
 from tamis.types import Pairs, Scorer
@@ -213,7 +213,7 @@ def test_a_t5_has_no_longest_text_but_the_model_s_own(tmp_path: Path) -> None:
     pairs = Pairs(["grain"], ["a drum sieve " * 300], np.array([[0, 0]], np.int32))
     values = [
         TargetWords.open(folder, ["true", "false"], max_length=900, backend=each).score(pairs)
-        for each in ("torch", backend)
+        for each in ("fast", backend)
     ]
     assert values[0].values == pytest.approx(values[1].values, abs=1e-4)
     assert values[0].truncated_tokens.tolist() == values[1].truncated_tokens.tolist()
@@ -301,7 +301,7 @@ pairs = Pairs(["grain", "a drum sieve"], ["a net", "rivers flow to the sea " * 9
 scores = open_scorer(sys.argv[1]).score(pairs)
 print(*scores.values.tolist(), *scores.truncated_tokens.tolist())
 try:
-    open_scorer(sys.argv[1], backend="torch")
+    open_scorer(sys.argv[1], backend="fast")
 except MissingExtraError as error:
     print(error.hint)
 """
@@ -310,7 +310,7 @@ except MissingExtraError as error:
 def test_scoring_from_an_export_needs_no_torch(model: Path) -> None:
     pairs = Pairs(["grain", "a drum sieve"], ["a net", "rivers flow to the sea " * 9],
                   np.array([[0, 0], [0, 1], [1, 1]], np.int32))  # fmt: skip
-    expected = open_scorer(model, backend="torch").score(pairs)
+    expected = open_scorer(model, backend="fast").score(pairs)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, str(model)], capture_output=True, text=True,
         check=False,
@@ -330,7 +330,7 @@ def test_which_back_end_runs_a_folder(model: Path, monkeypatch: pytest.MonkeyPat
         assert isinstance(scorer, CrossEncoder)
         return type(scorer.model).__name__
 
-    assert kind() == "TorchCrossEncoder"
+    assert kind() == "FastCrossEncoder"
     monkeypatch.setattr("tamis.models.folder.find_spec", lambda name: None)
     assert kind() == "OnnxCrossEncoder"
     monkeypatch.undo()
@@ -338,7 +338,7 @@ def test_which_back_end_runs_a_folder(model: Path, monkeypatch: pytest.MonkeyPat
     assert kind() == "OnnxCrossEncoder"
     assert isinstance(open_model(model), ModelManifest)
     with pytest.raises(InputError, match="has no weights"):
-        open_scorer(model, backend="torch")
+        open_scorer(model, backend="fast")
     shutil.rmtree(model / "onnx")
     with pytest.raises(InputError, match="has no weights"):
         open_model(model)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tamis.backends import weight_digests
+from tamis.backends.weight_digests import WEIGHT_DIGESTS_KEY
 from tamis.cli.app import run
 from tamis.errors import DamagedError, InputError
 from tamis.models import import_model, open_scorer
 from tamis.models.folder import open_model, verify_model
-from tamis.scorers import weight_digests
-from tamis.scorers.weight_digests import WEIGHT_DIGESTS_KEY
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from tamis.backends._dropout import generator_of
 from tamis.errors import InputError
 from tamis.labels import Examples
 from tamis.labels.examples import LabelType
 from tamis.models import import_model, open_model, open_scorer
 from tamis.pipeline.document_lookup import MappingLookup
-from tamis.scorers._dropout import generator_of
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
 from tamis.training._gradient import accumulate, micro_batches

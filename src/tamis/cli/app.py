@@ -6,31 +6,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from tamis import __version__
-from tamis.cli import (
-    demo,
-    evaluate,
-    export,
-    fit,
-    fuse,
-    index_search,
-    info_convert,
-    judge,
-    label,
-    models,
-    rerank,
-    train,
-    tune,
-    update,
-    warm_up,
-)
 from tamis.cli.common import print_log, say
 from tamis.errors import TamisError
 
@@ -65,34 +49,28 @@ class Verbs(TyperGroup):
             return super().invoke(ctx)
 
 
-app = typer.Typer(
-    name="tamis",
-    cls=Verbs,
-    help="Build, judge and serve document re-rankers from your own documents.",
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 START, SEARCH, RERANK = "Start here", "Index and search", "Re-rank"
 TRAIN, INSPECT = "Train", "Evaluate and inspect"
-app.command("fit", rich_help_panel=START)(fit.fit)
-app.command("judge", rich_help_panel=START)(judge.judge)
-app.command("demo", rich_help_panel=START)(demo.demo)
-app.command("index", rich_help_panel=SEARCH)(index_search.index)
-app.command("update", rich_help_panel=SEARCH)(update.update)
-app.command("search", rich_help_panel=SEARCH)(index_search.search)
-app.command("tune", rich_help_panel=SEARCH)(tune.tune)
-app.command("rerank", rich_help_panel=RERANK)(rerank.rerank)
-app.command("fuse", rich_help_panel=RERANK)(fuse.fuse)
-app.add_typer(label.app, name="label", rich_help_panel=TRAIN)
-app.command("train", rich_help_panel=TRAIN)(train.train)
-app.command("import-model", rich_help_panel=TRAIN)(models.import_model)
-app.command("export", rich_help_panel=TRAIN)(export.export)
-app.command("evaluate", rich_help_panel=INSPECT)(evaluate.evaluate)
-app.command("info", rich_help_panel=INSPECT)(info_convert.info)
-app.command("convert", rich_help_panel=INSPECT)(info_convert.convert)
-app.command("warm-up", rich_help_panel=INSPECT)(warm_up.warm_up)
+VERBS = {
+    "fit": (START, "fit"),
+    "judge": (START, "judge"),
+    "demo": (START, "demo"),
+    "index": (SEARCH, "index_search"),
+    "update": (SEARCH, "update"),
+    "search": (SEARCH, "index_search"),
+    "tune": (SEARCH, "tune"),
+    "rerank": (RERANK, "rerank"),
+    "fuse": (RERANK, "fuse"),
+    "label": (TRAIN, "label"),
+    "train": (TRAIN, "train"),
+    "import-model": (TRAIN, "models"),
+    "export": (TRAIN, "export"),
+    "evaluate": (INSPECT, "evaluate"),
+    "info": (INSPECT, "info_convert"),
+    "convert": (INSPECT, "info_convert"),
+    "warm-up": (INSPECT, "warm_up"),
+}
+"""The panel of each verb, and the module that has it; `label` is verbs of its own."""
 
 
 def _show_version(is_set: bool) -> None:
@@ -101,7 +79,6 @@ def _show_version(is_set: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def tamis(
     version: Annotated[
         bool,
@@ -113,8 +90,31 @@ def tamis(
     """Build, judge and serve document re-rankers from your own documents."""
 
 
+def verbs_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
+    """The command line with these verbs alone."""
+    app = typer.Typer(
+        name="tamis",
+        cls=Verbs,
+        help="Build, judge and serve document re-rankers from your own documents.",
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(tamis)
+    for verb in verbs:
+        panel, name = VERBS[verb]
+        module = import_module(f"tamis.cli.{name}")
+        if isinstance(inner := getattr(module, "app", None), typer.Typer):
+            app.add_typer(inner, name=verb, rich_help_panel=panel)
+        else:
+            function = getattr(module, verb.replace("-", "_"))
+            app.command(verb, rich_help_panel=panel)(function)
+    return app
+
+
 def run(arguments: list[str]) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line; the exit code. Of the verbs only the one that is called is imported."""
+    app = verbs_app(arguments[:1] if arguments and arguments[0] in VERBS else VERBS)
     try:
         with print_log():
             code = app(arguments or ["--help"], prog_name="tamis", standalone_mode=False)

@@ -6,12 +6,12 @@ import re
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tamis.cli.common import say
-from tamis.cli.options import ADVANCED_PANEL
+from tamis.cli.options import ADVANCED_PANEL, DeviceOptions
 from tamis.errors import InputError, command
 
 if TYPE_CHECKING:
@@ -104,24 +104,26 @@ def find_model(reference: str) -> tuple[Path, EmbeddingModel]:
     return find_encoder(reference)
 
 
-def open_encoder(reference: str, passages: str | None) -> tuple[BiEncoder, EmbeddingModel]:
+def open_encoder(
+    reference: str, passages: str | None, where: DeviceOptions
+) -> tuple[BiEncoder, EmbeddingModel]:
     """The bi-encoder to encode with and its identity; also refuses passages that are none."""
     from tamis.text.passages import parse_spec
 
     if passages is not None:
         parse_spec(passages)
     folder, model = find_model(reference)
-    return _open_bi_encoder(folder), model
+    return _open_bi_encoder(folder, where.of(reference)), model
 
 
-def _open_bi_encoder(folder: Path, threads: int | None = None) -> BiEncoder:
+def _open_bi_encoder(folder: Path, run: dict[str, Any], threads: int | None = None) -> BiEncoder:
     """The bi-encoder in a folder, on the back end that it and this machine have; tried out."""
-    from tamis.models.folder import default_backend
+    from tamis.models.folder import export_backend
     from tamis.models.smoke_test import open_and_test
     from tamis.scorers.bi_encoder import BiEncoder
 
-    backend = default_backend(folder)
-    return open_and_test(lambda: BiEncoder.open(folder, threads=threads, backend=backend), folder)
+    options = {"threads": threads, "backend": export_backend(folder), **run}
+    return open_and_test(lambda: BiEncoder.open(folder, **options), folder)
 
 
 def encode(
@@ -174,7 +176,9 @@ def _compile_kernels(index: Index, encoder: Encoder) -> None:
     index.dense(encoder).search(Queries.of([Query("q", "a")]), 10)
 
 
-def recorded_encoder(index: Index, reference: str | None, threads: int | None) -> Encoder:
+def recorded_encoder(
+    index: Index, reference: str | None, threads: int | None, where: DeviceOptions
+) -> Encoder:
     """The encoder that made the vectors of an index, or the one named, which must be the same."""
     from tamis.models.folder import has_weights
     from tamis.models.scorer_specs import name_scorer
@@ -193,7 +197,7 @@ def recorded_encoder(index: Index, reference: str | None, threads: int | None) -
             + command("update", index.path, "--dense", reference or model.name, "--encode-again"),
         )
     name = reference or recorded.reference or recorded.name
-    return name_scorer(_open_bi_encoder(folder, threads), name)
+    return name_scorer(_open_bi_encoder(folder, where.of(str(name)), threads), name)
 
 
 def dense_source(
@@ -202,11 +206,12 @@ def dense_source(
     words: Source,
     reference: str | None,
     threads: int | None,
+    where: DeviceOptions,
 ) -> Source:
     """The vectors of an index as a source, alone or fused with a ranking by words."""
     from tamis.pipeline.hybrid import lexical_dense_hybrid
 
-    dense = index.dense(recorded_encoder(index, reference, threads), threads)
+    dense = index.dense(recorded_encoder(index, reference, threads, where), threads)
     return dense if ranking == "dense" else lexical_dense_hybrid(words, dense)
 
 

@@ -175,8 +175,8 @@ def show_plan(inputs: FitInputs, plan: Plan) -> None:
 
 
 def show_sieve(sieve: Sieve, *, verbose: bool = False) -> None:
-    """What was found and selected, whether it was tested, what a query costs, and what comes next;
-    with `verbose` the table of all systems first.
+    """What was found and selected, whether it was tested, what a query costs, and what comes next:
+    at most twelve lines of 80 columns; with `verbose` the table of all systems first, and details.
     """
     from rich.text import Text
 
@@ -200,7 +200,8 @@ def show_sieve(sieve: Sieve, *, verbose: bool = False) -> None:
             rerank = shlex.join(["tamis", "rerank", *files, "-o", f"{path}.reranked.parquet"])
             say(f"to re-rank your candidates, as tested: {rerank}")
         say("note: tamis search retrieves with BM25, not with your own retriever: not tested")
-    say(f"report: {sieve.path / 'report.html'}")
+    more = " (all systems; also with --verbose)" if len(result.systems) > 1 and not verbose else ""
+    say(f"report: {sieve.path / 'report.html'}{more}")
     say(f"next: {shlex.join(['tamis', 'search', path, 'some words'])}")
 
 
@@ -223,9 +224,10 @@ def _facts(sieve: Sieve, verbose: bool) -> dict[str, str]:
         for comparison in decision.test.comparisons:
             if verbose or comparison.baseline in (result.baseline, result.base_system):
                 name = f"{failed}against {comparison.baseline}"
-                facts[name] = _comparison(comparison, len(decision.test.comparisons))
+                tests = len(decision.test.comparisons)
+                facts[name] = _comparison(comparison, tests, verbose=verbose)
     answers = result.threshold_test
-    if answers and result.calibration and result.calibration.threshold > 0:
+    if verbose and answers and result.calibration and result.calibration.threshold > 0:
         values = {"precision": answers.precision, "recall": answers.recall}
         texts = [f"{name} {value:.2f}" for name, value in values.items() if value is not None]
         if texts:
@@ -234,20 +236,21 @@ def _facts(sieve: Sieve, verbose: bool) -> dict[str, str]:
     size = sum(file.stat().st_size for file in sieve.path.rglob("*") if file.is_file())
     per_query = "" if cost is None else f"{cost:.{1 + (cost < 1)}f} ms per query, "
     facts["cost"] = f"{per_query}{size_text(size)} on disk"
-    if not verbose and compared > 1:
-        facts["all systems"] = "in the report, or here with --verbose"
     return facts
 
 
-def _comparison(comparison: BaselineComparison, num_tests: int) -> str:
+def _comparison(comparison: BaselineComparison, num_tests: int, *, verbose: bool) -> str:
     """A difference on test queries, with its interval and the p-value of the paired test."""
     from tamis.pages.text_format import p_value as p_text
 
     interval, p_value = comparison.interval, comparison.p_value
     around = f", 95% interval {interval.low:+.4f} .. {interval.high:+.4f}" if interval else ""
-    around += " (not corrected)" if interval and num_tests > 1 else ""
-    test = "t-test" if num_tests == 1 else f"t-test, Holm for {num_tests} tests"
-    p = f", p = {p_text(p_value)} ({test})" if p_value is not None else ""
+    if verbose:
+        around += " (not corrected)" if interval and num_tests > 1 else ""
+        test = " (t-test)" if num_tests == 1 else f" (t-test, Holm for {num_tests} tests)"
+    else:
+        test = "" if num_tests == 1 else " (Holm)"
+    p = f", p = {p_text(p_value)}{test}" if p_value is not None else ""
     return f"{comparison.difference:+.4f}{around}{p}"
 
 

@@ -46,8 +46,19 @@ def show_hits(
         say(f"note: probably no good answer: best match {best}, threshold {threshold:.0%}")
     for hit in hits:
         value = f"{hit.raw_score:.4f}" if raw_scores else f"{hit.score:.2f}"
-        score = f"{hit.score:.0%}" if hit.calibrated else value
+        score = _percent(hit.score) if hit.calibrated else value
         show(_heading(hit, score), *_fields(hit), _body(hit.passage, terms, analyzer), "")
+
+
+def _percent(probability: float) -> str:
+    """A probability for a person: none is 0 or 100%.
+
+    >>> _percent(0.28), _percent(0.002), _percent(0.999)
+    ('28%', '<1%', '>99%')
+    """
+    if probability < 0.005:
+        return "<1%"
+    return ">99%" if probability >= 0.995 else f"{probability:.0%}"
 
 
 def _json_hit(hit: Hit) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tamis.cli.dense import (
 from tamis.cli.hits import show_hits
 from tamis.cli.options import (
     ADVANCED_PANEL,
+    DeviceOptions,
     Force,
     Json,
     OnError,
@@ -69,6 +70,7 @@ def index(
     ],
     read: ReadOptions,
     cache: EmbeddingCacheOptions,
+    device: DeviceOptions,
     dense: Dense = None,
     passages: DensePassages = None,
     analyzer: Annotated[
@@ -87,7 +89,7 @@ def index(
     if passages and not dense:
         raise typer.BadParameter("--passages is for --dense")
     max_bytes = parse_size(memory)
-    encoder = open_encoder(dense, passages) if dense else None
+    encoder = open_encoder(dense, passages, device) if dense else None
     documents = read.open(collection)
     built = Index.build(documents.documents, output, analyzer, max_bytes, force)
     if encoder:
@@ -129,6 +131,7 @@ def search(
             help="The words to search for; with -o a file or collection of queries.",
         ),
     ],
+    device: DeviceOptions,
     output: Annotated[
         str | None,
         typer.Option("-o", "--output", metavar="RUN", help="Search all queries and write a run."),
@@ -248,7 +251,7 @@ def search(
     lexical = None if ranking == "dense" or ranking == "hybrid" else ranking
     source = default_source(searched_index, lexical, rm3, parameters, threads)
     if ranking == "dense" or ranking == "hybrid":
-        source = dense_source(searched_index, ranking, source, model, threads)
+        source = dense_source(searched_index, ranking, source, model, threads, device)
     elif model:
         raise typer.BadParameter("--model is for --ranking dense or hybrid")
     source = source.where(*where or ())

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from tamis.cli.label_options import LabelOptions, ScoreOptions, ServiceOptions, run_label
-from tamis.cli.options import ADVANCED_PANEL, ReadOptions, with_options
+from tamis.cli.options import ADVANCED_PANEL, DeviceOptions, ReadOptions, with_options
 
 app = typer.Typer(
     help="Make training examples: from judgements, from BM25, from scores, from a teacher.",
@@ -226,6 +226,7 @@ def teacher(
     scores: ScoreOptions,
     service: ServiceOptions,
     read: ReadOptions,
+    where: DeviceOptions,
     teacher: Teacher = ...,  # type: ignore[assignment]
 ) -> None:
     """Label candidates with the scores of a stronger model, to distil it into a small one.
@@ -242,7 +243,7 @@ def teacher(
         read,
         lambda inputs: label.teacher(
             inputs, model=teacher, passages=scores.passages or WHOLE_DOCUMENTS, cache=cache,
-            **service_settings, **options.settings(),
+            **where.of(str(teacher)), **service_settings, **options.settings(),
         ),
     )  # fmt: skip
 
@@ -254,6 +255,7 @@ def transfer(
     scores: ScoreOptions,
     service: ServiceOptions,
     read: ReadOptions,
+    where: DeviceOptions,
     method: Annotated[
         Literal["qa-docrank", "doc-labelled"],
         typer.Option(help="Let a teacher select the relevant passages, or take all of them."),
@@ -314,7 +316,7 @@ def transfer(
             inputs, model=teacher, threshold=threshold, calibrate_with=calibrate,
             calibrate_on=calibrate_on, keep_best=keep_best, negatives_from=negatives_from,
             grade=grade, passages=scores.passages, cache=cache,
-            **service_settings, **options.settings(),
+            **where.of(teacher or ""), **service_settings, **options.settings(),
         ),
         default_ranking="ql",
     )  # fmt: skip

@@ -72,8 +72,20 @@ def import_model(
         ),
     ] = None,
     pooling: Annotated[
-        Literal["mean", "cls"] | None,
-        typer.Option(help="Bi-encoder: how token embeddings are pooled."),
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="Bi-encoder: how token embeddings are pooled: mean, cls, max, lasttoken, "
+            "weightedmean, mean_sqrt_len_tokens, or several such as cls+mean.",
+        ),
+    ] = None,
+    query_prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Bi-encoder: what stands before every query."),
+    ] = None,
+    document_prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Bi-encoder: what stands before every document."),
     ] = None,
     scale: Annotated[
         Literal["probability", "logit", "regression"] | None,
@@ -91,20 +103,25 @@ def import_model(
     """
     from tamis.models import describe_model, find_base
     from tamis.models import import_model as import_folder
+    from tamis.models.adapters import with_base
 
-    path = find_base(folder)
     answers: dict[str, Any] = {"kind": kind, "pooling": pooling, "words": target_words}
-    answers = _ask_missing(path, answers)
     options: dict[str, Any] = {
         "template": template,
         "score": score,
         "family": family,
         "scale": scale,
+        "query_prompt": query_prompt,
+        "document_prompt": document_prompt,
     }
-    _check_kind(path, {**answers, **options})
-    if answers["words"] is not None:
-        answers["words"] = [_word(word) for word in answers["words"]]
-    manifest = import_folder(path, output, **answers, **options, max_length=max_length, force=force)
+    with with_base(find_base(folder)) as path:
+        answers = _ask_missing(path, answers)
+        _check_kind(path, {**answers, **options})
+        if answers["words"] is not None:
+            answers["words"] = [_word(word) for word in answers["words"]]
+        manifest = import_folder(
+            path, output, **answers, **options, max_length=max_length, force=force
+        )
     facts = dict(describe_model(manifest))
     if json:
         show_json("import-model", facts)
@@ -114,6 +131,7 @@ def import_model(
 
 def _ask_missing(folder: Path, answers: dict[str, Any]) -> dict[str, Any]:
     """The answers, completed by asking for what the folder does not say."""
+    from tamis.backends.pooling import is_pooling
     from tamis.models.import_questions import missing_information
 
     while (missing := missing_information(folder, **answers)) is not None:
@@ -126,7 +144,7 @@ def _ask_missing(folder: Path, answers: dict[str, Any]) -> dict[str, Any]:
             answers = {**answers, "words": answer}
         elif missing == "kind" and answer and answer[0] in KINDS:
             answers = {**answers, "kind": answer[0]}
-        elif missing == "pooling" and answer and answer[0] in ("mean", "cls"):
+        elif missing == "pooling" and answer and is_pooling(answer[0]):
             answers = {**answers, "pooling": answer[0]}
     return answers
 
@@ -137,19 +155,20 @@ KIND_OF_OPTION = {
     "score": "target-words",
     "family": "target-words",
     "pooling": "bi-encoder",
+    "query_prompt": "bi-encoder",
+    "document_prompt": "bi-encoder",
     "scale": "cross-encoder",
 }
 
 
 def _check_kind(folder: Path, options: dict[str, Any]) -> None:
     """Refuse an option that means nothing for the kind of scorer that the folder is."""
-    from tamis.models.model_import import kind_of
-    from tamis.scorers.weights import read_config
+    from tamis.models.model_kinds import kind_of, model_config
 
-    kind = options["kind"] or kind_of(folder, read_config(folder))
+    kind = options["kind"] or kind_of(folder, model_config(folder))
     for name, option_kind in KIND_OF_OPTION.items():
         if options[name] is not None and kind != option_kind:
-            option = "target-words" if name == "words" else name
+            option = "target-words" if name == "words" else name.replace("_", "-")
             raise typer.BadParameter(f"--{option} is for {option_kind}; {folder} is a {kind}")
 
 

@@ -64,7 +64,9 @@ OnError = Annotated[
 Verbose = Annotated[
     bool,
     typer.Option(
-        "--verbose", help="Also print the table of all systems.", rich_help_panel=OUTPUT_PANEL
+        "--verbose",
+        help="Also print all systems and the details of the tests.",
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 QueriesFile = Annotated[
@@ -105,6 +107,45 @@ TimeLimit = Annotated[
         help="Time limit, such as 20m or 1h30m; 20 means minutes.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """Where a model runs, and in which precision."""
+
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help="Where the model runs: auto (a GPU if there is one), cpu, cuda, cuda:1 or mps.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = "auto"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        typer.Option(
+            "--dtype",
+            help="Precision of the model. Default: half precision on a GPU, float32 on the CPU.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = "auto"
+    trust_remote_code: Annotated[
+        str | None,
+        typer.Option(
+            "--trust-remote-code",
+            metavar="MODEL",
+            help="Run code that this model brings; name the same folder or hub id again.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = None
+
+    def of(self, model: str) -> dict[str, Any]:
+        """What opens a model so."""
+        from tamis.models.model_lookup import is_trusted
+
+        trusted = is_trusted(model, self.trust_remote_code or False)
+        return {"device": self.device, "dtype": self.dtype, "trust_remote_code": trusted}
 
 
 def job_time(text: str | float) -> float:

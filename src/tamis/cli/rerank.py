@@ -20,6 +20,7 @@ from tamis.cli.common import (
 )
 from tamis.cli.options import (
     ADVANCED_PANEL,
+    DeviceOptions,
     Force,
     Json,
     QueriesFile,
@@ -64,6 +65,7 @@ def rerank(
         str, typer.Option("-o", "--output", metavar="RUN", help="The run to write; - is stdout.")
     ],
     read: ReadOptions,
+    where: DeviceOptions,
     collection: Annotated[
         str | None,
         typer.Option(
@@ -117,9 +119,10 @@ def rerank(
         ),
     ] = None,
     backend: Annotated[
-        Literal["torch", "onnx", "onnx-int8"] | None,
+        Literal["fast", "transformers", "onnx", "onnx-int8"] | None,
         typer.Option(
-            help="What runs the model. Default: torch, or the ONNX file of tamis export.",
+            help="What runs the model. Default: fast where it has the architecture, else "
+            "transformers, or the ONNX file of tamis export.",
             rich_help_panel=ADVANCED_PANEL,
         ),
     ] = None,
@@ -176,7 +179,9 @@ def rerank(
         sieve = settings_of_sieve(model, candidates, fusion_weight)
         model, passages, depth = str(sieve.model), passages or sieve.passages, depth or sieve.depth
         fusion_weight, column = sieve.weight, sieve.column
-    ranker = open_ranker(model, threads=threads, documents=documents, backend=backend)
+    ranker = open_ranker(
+        model, threads=threads, documents=documents, backend=backend, **where.of(model)
+    )
     cache_file = None if no_cache or latency else cache or _default_cache(output)
     with score_cache(cache_file, ranker, always=tune is not None) as scores:
         stage = stage_of(

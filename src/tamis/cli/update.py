@@ -19,7 +19,7 @@ from tamis.cli.dense import (
     recorded_encoder,
 )
 from tamis.cli.index_search import compile_kernels, say_index
-from tamis.cli.options import ADVANCED_PANEL, ReadOptions, with_options
+from tamis.cli.options import ADVANCED_PANEL, DeviceOptions, ReadOptions, with_options
 from tamis.cli.sieves import is_sieve, opened_sieve
 from tamis.errors import command
 
@@ -39,6 +39,7 @@ def update(
     folder: Annotated[Path, typer.Argument(metavar="SIEVE|INDEX", help="A sieve or an index.")],
     read: ReadOptions,
     cache: EmbeddingCacheOptions,
+    device: DeviceOptions,
     collection: Annotated[
         str | None,
         typer.Argument(
@@ -104,12 +105,14 @@ def update(
         _update_sieve(opened_sieve(folder), documents, sync, ids, merge, cache)
         return
     max_bytes = parse_size(memory)
-    encoder = open_encoder(dense, passages) if dense else None
+    encoder = open_encoder(dense, passages, device) if dense else None
     index = Index.open(folder)
     if drop_dense:
         index.drop_embeddings()
     if sync and documents is not None:
-        recorded = recorded_encoder(index, None, None) if index.snapshot.embeddings else None
+        recorded = (
+            recorded_encoder(index, None, None, device) if index.snapshot.embeddings else None
+        )
         keep = documents.faults.unread
         say_changes(
             index.update(

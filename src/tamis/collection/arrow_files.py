@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
 
 from tamis.errors import DamagedError, InputError
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 PARQUET_MAGIC = b"PAR1"
 DIGEST_KEY = b"tamis.digest"
@@ -95,6 +97,8 @@ class ParquetWriter:
 
     def __init__(self, path: Path, schema: pa.Schema, compression: str = "zstd") -> None:
         self._schema, self._digest = schema, ColumnsDigest(len(schema))
+        import pyarrow.parquet as pq
+
         self._writer = pq.ParquetWriter(
             path, schema, compression=compression, write_page_checksum=True
         )
@@ -212,6 +216,8 @@ def _validate(batch: pa.RecordBatch) -> None:
 
 @contextmanager
 def _open_parquet(path: Path, source: pa.Buffer | None = None) -> Iterator[pq.ParquetFile]:
+    import pyarrow.parquet as pq
+
     where = path if source is None else pa.BufferReader(source)
     with pq.ParquetFile(where, page_checksum_verification=True) as file:
         yield file

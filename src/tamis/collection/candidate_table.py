@@ -36,7 +36,7 @@ QUERY_IDS = {"qid", "query_id", "query-id"}
 PASSAGE_IDS = {"pid", "docid", "doc_id", "passage_id"}
 
 
-def open_reranking(path: Path, faults: Faults) -> Collection:
+def open_reranking(path: Path, faults: Faults) -> CandidateTable:
     r"""Open a table of candidates: each passage once, the queries, the judgements as split `all`.
 
     A header may stand first or not: it is one if its last cell is not a number. What

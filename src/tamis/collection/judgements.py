@@ -20,7 +20,7 @@ from tamis.collection.lines import BOM, numbered_lines, open_bytes, packing, wri
 from tamis.collection.loss_notes import refuse_breaks, refuse_white_space
 from tamis.collection.samples import FileHead, is_integer, is_number, mostly
 from tamis.durable import new_file
-from tamis.errors import InputError, LineError
+from tamis.errors import InputError, LineError, check_path
 from tamis.types import Ids, Qrels
 
 _log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ def read_qrels(path: Path | str, faults: Faults | None = None) -> Qrels:
     ...     read_qrels(file)["q1"]
     {'d1': 1, 'd2': 0}
     """
+    check_path(path, "a file of judgements")
     path = Path(path)
     if path.is_dir():
         path = the_split(path)[1]

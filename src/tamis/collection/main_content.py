@@ -23,6 +23,10 @@ _CELL = re.compile(r"<(?=t[dh][\s>])", re.IGNORECASE)
 _LIST_WITHOUT_LINKS = re.compile(
     r"<ul(?=[\s>])[^<>]*+>((?:[^<]++|<(?!a[\s>]|/?ul[\s>]))*+)</ul\s*+>", re.IGNORECASE
 )
+_SITE_NAME = re.compile(
+    r"<header(?=[\s>])[^<>]*+>\s*+<a(?=[\s>])[^<>]*+>[^<>]*+</a\s*+>\s*+</header\s*+>",
+    re.IGNORECASE,
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ITEM = re.compile(r"<(/?)li(?=[\s>])", re.IGNORECASE)
 
@@ -54,9 +58,10 @@ def _prepared(text: str) -> str:
     """A page of which the extractor loses less.
 
     It joins the words of two cells of a table, and takes a list of short items for navigation;
-    a list without links is none.
+    a list without links is none. A header of nothing but one link is the name of the site, which
+    it keeps.
     """
-    text = _CELL.sub(" <", text)
+    text = _SITE_NAME.sub(" ", _CELL.sub(" <", text))
     return _LIST_WITHOUT_LINKS.sub(_as_blocks, text)
 
 

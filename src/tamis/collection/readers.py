@@ -13,7 +13,7 @@ from tamis.collection.formats import Format, all_formats, formats_of
 from tamis.collection.judgements import read_qrels
 from tamis.collection.querylog import refuse_line_numbers
 from tamis.durable import folder_exists
-from tamis.errors import InputError
+from tamis.errors import InputError, check_path
 from tamis.text.near import is_same_query
 from tamis.types import Qrels, Queries
 
@@ -44,6 +44,7 @@ def open_collection(
     ...     [document.text for document in open_collection(file).documents]
     ['Sieves sort grain.']
     """
+    check_path(path_or_id, "a collection")
     faults = FaultsOnce(skip=on_error == "skip")
     columns = columns or Columns()
     collection = _open(path_or_id, format, columns, faults)
@@ -119,6 +120,7 @@ def read_queries(
     ...     sorted(query.text for query in read_queries(log))
     ['drum sieve', 'how do I sift flour']
     """
+    check_path(path_or_id, "a file of queries")
     columns, faults = columns or Columns(), faults or Faults()
     if is_id(path_or_id) or _existing(path_or_id).is_dir():
         return _open(path_or_id, format, columns, faults).queries

@@ -26,7 +26,7 @@ from tamis.collection.lines import open_bytes, writing
 from tamis.collection.loss_notes import LossNotes, refuse_white_space
 from tamis.collection.samples import FileHead, is_integer, is_number, mostly
 from tamis.durable import new_file
-from tamis.errors import InputError, LineError
+from tamis.errors import InputError, LineError, check_path
 from tamis.types import Ids, Queries, Run, Spec
 from tamis.types.order import repeated
 
@@ -48,6 +48,7 @@ def read_run(path: Path | str, faults: Faults | None = None) -> Run:
     ...     read_run(file)["q1"].ids
     ['d2', 'd1']
     """
+    check_path(path, "a run")
     path = Path(path)
     read = find_reader(path, lambda format: format.read_run, _read_trec)
     return read(path, faults or Faults())

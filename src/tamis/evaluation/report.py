@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from tamis.durable import new_file
@@ -117,11 +118,11 @@ def query_texts(ids: Ids, queries: Queries | None, runs: Mapping[str, Run]) -> l
 def _basis(subject: Subject) -> list[str]:
     """What the finding rests on: the test, and queries that a run lacks."""
     sentences = []
-    if subject.comparisons:
+    if subject.comparisons and not subject.all_tie():
         tests = subject.comparisons[0].tests
         corrected = "" if tests == 1 else f", Holm-corrected for {tests} tests"
         sentences.append(f"p: paired t-test over queries, two-sided{corrected}.")
-    elif len(subject.runs) > 1:
+    elif not subject.comparisons and len(subject.runs) > 1 and not subject.all_tie():
         sentences.append("To test the differences, name one of the runs as --baseline.")
     for run, ids in subject.evaluation.missing.items():
         if len(ids):
@@ -147,7 +148,7 @@ def _means(subject: Subject) -> dict[str, Any] | None:
     stays clear of the baseline's line differs. Intervals of the means would hide that: runs share
     their queries, and vary with them together.
     """
-    if len(subject.runs) < MIN_RUNS_TO_DRAW:
+    if len(subject.runs) < MIN_RUNS_TO_DRAW or subject.all_tie():
         return None
     means = {run: float(subject.values(run).mean()) for run in subject.runs}
     order = sorted(means, key=lambda run: -means[run])
@@ -198,9 +199,15 @@ def _curves(subject: Subject) -> dict[str, Any]:
     has_baseline = subject.baseline is not None
     names = [*([subject.baseline] if subject.baseline else []), *subject.compared]
     curves = {n: precision_recall(subject.qrels, subject.runs[n]).mean(axis=0) for n in names}
+    first = curves[names[0]]
+    tie = len(names) > 1 and all(np.allclose(one, first) for one in curves.values())
+    if tie:
+        names = names[:1]
+        curves = {names[0]: first}
     table = [[f"{v:.4f}" for v in values.tolist()] for values in curves.values()]
     levels = [f"{level:.1f}" for level in RECALL_LEVELS.tolist()]
     return {
+        "same": "All runs have the same precision at every level of recall." if tie else "",
         "drawing": recall_curves(curves, baseline_first=has_baseline),
         "legend": [
             (swatch(number, baseline_first=has_baseline), name) for number, name in enumerate(names)

@@ -26,6 +26,9 @@ def finding(subject: Subject) -> str:
         return f"{measure} on {_queries(subject)}: {listed(figures)}"
     if len(names) == 1:
         return f"{names[0]} has a mean {measure} of {_mean(subject, names[0])} {_on(subject)}"
+    if subject.all_tie():
+        which = listed(names) if len(names) == 2 else f"All {len(names)} runs"
+        return f"{which} have the same {measure} on each of {_queries(subject)}"
     against = {one.run: one for one in subject.comparisons if one.measure == measure}
     if subject.baseline is None or not against:
         return _untested(subject, names)
@@ -51,9 +54,6 @@ def _untested(subject: Subject, names: Sequence[str]) -> str:
 
 def _of_two(subject: Subject, one: Comparison) -> str:
     """One run against the baseline."""
-    if one.ties == one.queries:
-        pair = listed([one.run, one.baseline])
-        return f"{pair} have the same {subject.measure} on each of {_queries(subject)}"
     if one.t_test.holm is None:
         pair = listed([one.run, one.baseline])
         return f"{pair} were compared {_on(subject)}, too few to test a difference"

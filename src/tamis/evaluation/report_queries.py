@@ -12,11 +12,13 @@ from markupsafe import Markup
 from tamis.evaluation.randomisation import VALUE_TOLERANCE
 from tamis.evaluation.report_subject import Subject
 from tamis.pages.charts import Values, bars, scatter
-from tamis.pages.text_format import shorten, signed
+from tamis.pages.text_format import counted, shorten, signed
 
 SHOWN_QUERIES = 10
 SHOWN_DOCUMENTS = 5
 SHOWN_CHARACTERS = 240
+MIN_QUERIES_TO_DRAW = 3
+"""Fewer queries than this are read faster in the tables than in a chart."""
 MAX_ROWS = 1000
 """More queries than this and the table of all of them is left out."""
 
@@ -61,38 +63,68 @@ def single_queries(subject: Subject, shown: int = SHOWN_QUERIES) -> dict[str, An
     """
     names, baseline = list(subject.runs), subject.baseline
     count = len(subject.evaluation.queries)
+    with_baseline = subject.compared if baseline and not subject.all_tie() else []
+    compared = [_compared(subject, baseline or "", run, shown) for run in with_baseline]
+    alone = [] if baseline else [_alone(subject, run) for run in names if _varies(subject, run)]
+    hardest = None if baseline else _hardest(subject)
     return {
         "measure": subject.measure,
         "baseline": baseline,
-        "compared": [_compared(subject, baseline, run, shown) for run in subject.compared]
-        if baseline
-        else [],
-        "alone": [] if baseline else [_alone(subject, run) for run in names],
-        "hardest": None if baseline else _hardest(subject),
+        "compared": compared,
+        "alone": alone,
+        "has_charts": bool(alone) or any(part["bars"] for part in compared),
+        "has_documents": hardest is not None or any(part["tables"] for part in compared),
+        "hardest": hardest,
         "all_queries": _all_queries(subject) if count <= MAX_ROWS else None,
     }
 
 
+def _varies(subject: Subject, run: str) -> bool:
+    """Whether a chart of the run's queries would show anything, and nothing that others show."""
+    values = subject.values(run)
+    return (
+        len(values) >= MIN_QUERIES_TO_DRAW
+        and float(np.ptp(values)) > VALUE_TOLERANCE
+        and not subject.all_tie()
+    )
+
+
 def _compared(subject: Subject, baseline: str, run: str, shown: int) -> dict[str, Any]:
-    """One run against the baseline: differences, scatter, queries helped and hurt most."""
+    """One run against the baseline: differences, scatter, queries helped and hurt most.
+
+    Where no query has another value there is a sentence instead of all that.
+    """
     measure, old, new = subject.measure, subject.values(baseline), subject.values(run)
     change = np.where(np.abs(new - old) < VALUE_TOLERANCE, 0.0, new - old)
+    if not change.any():
+        same = f"{run} and {baseline} have the same {measure} on each of {counted(len(change))}."
+        return {"run": run, "bars": "", "bars_caption": same, "tables": []}
+    better, equal, worse = (change > 0).sum(), (change == 0).sum(), (change < 0).sum()
+    view = {
+        "run": run,
+        "bars": "",
+        "bars_caption": f"{measure} of {run} minus {baseline}: {better:,} better, {equal:,} equal, "
+        f"{worse:,} worse.",
+        "tables": _most_changed(subject, [baseline, run], change, shown),
+    }
+    drawn = len(change) >= MIN_QUERIES_TO_DRAW
+    return view | _drawn_change(subject, baseline, run, change) if drawn else view
+
+
+def _drawn_change(subject: Subject, baseline: str, run: str, change: Values) -> dict[str, Any]:
+    """Every query's difference as a bar, and both its values as a point."""
+    measure, old, new = subject.measure, subject.values(baseline), subject.values(run)
     labels = [
         f"{subject.label(number)}\n{before:.3f} → {after:.3f} ({signed(after - before, 3)})"
         for number, (before, after) in enumerate(zip(old.tolist(), new.tolist(), strict=True))
     ]
     title = f"{measure}: {run} minus {baseline}, query by query"
     both = f"{measure} of each query: {baseline} and {run}"
-    better, equal, worse = (change > 0).sum(), (change == 0).sum(), (change < 0).sum()
     return {
-        "run": run,
         "bars": bars(change, labels, title=title, axis=f"difference in {measure}"),
-        "bars_caption": f"{measure} of {run} minus {baseline}: {better:,} better, {equal:,} equal, "
-        f"{worse:,} worse.",
         "scatter": scatter(old, new, labels, names=(baseline, run), title=both),
         "scatter_caption": f"Above the diagonal {run} is better, below it {baseline}. A larger "
         "point stands for several queries.",
-        "tables": _most_changed(subject, [baseline, run], change, shown),
     }
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tamis.evaluation.evaluate import Evaluation
+from tamis.evaluation.randomisation import VALUE_TOLERANCE
 from tamis.evaluation.significance import Comparison
 from tamis.pages.charts import Values
 from tamis.pages.text_format import shorten
@@ -42,6 +45,13 @@ class Subject:
     def values(self, run: str) -> Values:
         """Every query's value of the first measure."""
         return self.evaluation.values(run, self.measure)
+
+    def all_tie(self) -> bool:
+        """Whether there are several runs, all with the same value on every query."""
+        first, *others = [self.values(run) for run in self.runs]
+        return bool(others) and all(
+            bool(np.all(np.abs(other - first) < VALUE_TOLERANCE)) for other in others
+        )
 
     def label(self, number: int) -> str:
         """A query's id and the beginning of its text."""

@@ -13,6 +13,7 @@ from tamis.evaluation.significance import Comparison
 from tamis.evaluation.tables import run_rows
 from tamis.pages.charts import whisker, whisker_scale
 from tamis.pages.svg import ticks
+from tamis.pages.text_format import listed
 
 
 def summary(subject: Subject) -> dict[str, Any]:
@@ -33,15 +34,18 @@ def summary(subject: Subject) -> dict[str, Any]:
         "baseline": subject.baseline,
         "rows": rows,
         "missing": missing if any(missing.values()) else {},
-        "notes": _summary_notes(subject, any(missing.values())),
+        "notes": _summary_notes(
+            subject, any(missing.values()), any(cell.best for _, cells in rows for cell in cells)
+        ),
     }
 
 
-def _summary_notes(subject: Subject, missing: bool) -> list[str]:
+def _summary_notes(subject: Subject, missing: bool, has_best: bool) -> list[str]:
     notes = []
-    if len(subject.runs) > 1:
+    if len(subject.runs) > 1 and has_best:
         notes.append("The best value of a column is set in bold.")
-    if subject.comparisons:
+    tie = all(one.ties == one.queries for one in subject.comparisons)
+    if subject.comparisons and not tie:
         tests = subject.comparisons[0].tests
         notes.append(
             f"▲ significantly better, ▼ significantly worse than {subject.baseline}: "
@@ -56,7 +60,10 @@ def _summary_notes(subject: Subject, missing: bool) -> list[str]:
 
 
 def differences(subject: Subject) -> dict[str, Any] | None:
-    """Each run against the baseline, measure by measure; None where nothing was compared."""
+    """Each run against the baseline, measure by measure; None where nothing was compared.
+
+    A measure that is the same for every run on every query has no rows, and is named in a note.
+    """
     if not subject.comparisons:
         return None
     tests = subject.comparisons[0].tests
@@ -65,18 +72,35 @@ def differences(subject: Subject) -> dict[str, Any] | None:
         "All tests are two-sided.",
         *([] if tests == 1 else [f"Corrected for {tests} tests made together."]),
     ]
-    groups = []
+    groups, same = [], []
     for measure in dict.fromkeys(comparison.measure for comparison in subject.comparisons):
         of_measure = [
             comparison for comparison in subject.comparisons if comparison.measure == measure
         ]
+        if all(comparison.ties == comparison.queries for comparison in of_measure):
+            same.append(str(measure))
+            continue
         limits = shared_limits(of_measure)
         rows = [
             (comparison, interval(comparison, limits), comparison.verdict(subject.level))
             for comparison in of_measure
         ]
         groups.append((str(measure), whisker_scale(limits), rows))
-    return {"heading": f"Differences to {subject.baseline}", "groups": groups, "notes": notes}
+    return {
+        "heading": f"Differences to {subject.baseline}",
+        "groups": groups,
+        "same": _same(subject, same),
+        "notes": notes if groups else [],
+    }
+
+
+def _same(subject: Subject, measures: Sequence[str]) -> str:
+    """That runs tie on every query by these measures; empty where there is no such measure."""
+    if not measures:
+        return ""
+    runs = list(subject.runs)
+    which = listed(runs) if len(runs) == 2 else f"All {len(runs)} runs"
+    return f"{which} have the same {listed(measures)} on every query."
 
 
 def interval(comparison: Comparison, limits: tuple[float, float]) -> Markup:

@@ -3,7 +3,9 @@
 Scores of a fused ranking are put on one scale within each query, so they say which document is
 better and not whether it is good. Calibration takes what can be compared between queries, a few
 raw features a row (the model's score and, where it can be compared too, the first stage's), and
-fits a logistic regression to judgements. The threshold is for the document that stands first.
+fits a logistic regression to judgements. No feature may count against a document, and no
+probability is surer than the judged documents allow (`bounds`). The threshold is for the document
+that stands first.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class Calibration:
     shift: tuple[float, ...]
     scale: tuple[float, ...]
     weights: tuple[float, ...]
-    """Of standardised features; that of the first is never below 0."""
+    """Of standardised features; none is below 0."""
     bias: float
     threshold: float
     penalty: float
@@ -91,8 +93,8 @@ class Calibration:
     ) -> Calibration:
         """Fit to judged rows; the rows of a query stand in the order of its ranking.
 
-        The first feature is the model's score: the higher, the more probable. If the judgements
-        say otherwise it gets no weight. `penalty` is that of a ridge, on all weights but the bias.
+        Of every feature: the higher, the more probable. If the judgements say otherwise it gets no
+        weight. `penalty` is that of a ridge, on all weights but the bias.
 
         >>> scores = [[9.0], [2.0], [8.0], [1.0], [3.0], [2.0]] * 10
         >>> good = [True, False, True, False, False, False] * 10
@@ -124,8 +126,16 @@ class Calibration:
         tops = calibration.probability(rows[firsts])
         return replace(calibration, threshold=best_threshold(tops, labels[firsts]))
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the highest probability: the rule of succession, as Platt's targets have
+        it. After ten relevant documents nothing is surer than 11/12; so an unusual query, such as
+        two words where questions were judged, gets a low probability and not 0%.
+        """
+        return 1 / (self.negatives + 2), (self.positives + 1) / (self.positives + 2)
+
     def probability(self, features: ArrayLike) -> Values:
-        """How probable it is that each row is relevant."""
+        """How probable it is that each row is relevant, within the `bounds`."""
         rows = _rows(features)
         if rows.shape[1] != len(self.names):
             raise InputError(
@@ -133,7 +143,7 @@ class Calibration:
                 hint=f"give {', '.join(self.names)}",
             )
         standard = (rows - np.array(self.shift)) / np.array(self.scale)
-        return _sigmoid(standard @ np.array(self.weights) + self.bias)
+        return np.clip(_sigmoid(standard @ np.array(self.weights) + self.bias), *self.bounds)
 
     def answers(self, features: ArrayLike, relevant: ArrayLike, query_of_row: ArrayLike) -> Answers:
         """What the threshold does to other queries; rows as for `fit`."""
@@ -234,11 +244,14 @@ def _sigmoid(values: Values) -> Values:
 
 
 def _monotone(rows: Values, labels: Flags, penalty: float) -> tuple[Values, float]:
-    """Weights and bias; without the first feature where it would count against a document."""
-    weights, bias = logistic(rows, labels, penalty)
-    if weights[0] < 0:
-        other_weights, bias = logistic(rows[:, 1:], labels, penalty)
-        weights = np.append(0.0, other_weights)
+    """Weights and bias; without the features that would count against a document."""
+    weights, columns = np.zeros(rows.shape[1]), np.arange(rows.shape[1])
+    while True:
+        found, bias = logistic(rows[:, columns], labels, penalty)
+        if not (found < 0).any():
+            break
+        columns = columns[found >= 0]
+    weights[columns] = found
     return weights, bias
 
 

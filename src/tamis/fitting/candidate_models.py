@@ -19,7 +19,8 @@ from tamis.labels.examples import Examples
 from tamis.labels.gold import gold
 from tamis.labels.transfer import qa_docrank
 from tamis.models.base_models import find_base
-from tamis.models.model_import import import_model, kind_of
+from tamis.models.model_import import import_model
+from tamis.models.model_kinds import kind_of, model_config
 from tamis.models.model_lookup import open_ranker
 from tamis.pipeline.document_lookup import open_lookup
 from tamis.scorers.embedding_cache import EmbeddingCache
@@ -29,7 +30,6 @@ from tamis.scorers.model_manifest import (
     read_model_manifest,
     write_model_manifest,
 )
-from tamis.scorers.weights import read_config
 from tamis.search.defaults import default_source
 from tamis.training import checkpoints
 from tamis.training.loop import train
@@ -76,7 +76,7 @@ def import_base(base: str | Path, work: Workspace) -> BaseModel:
             with new_folder(folder) as unfinished:
                 copy_without_exports(place, unfinished)
         else:
-            kind = kind_of(place, read_config(place))
+            kind = kind_of(place, model_config(place))
             import_model(place, folder, words=TARGET_WORDS if kind == "target-words" else None)
     return BaseModel(folder, read_model_manifest(folder))
 

@@ -11,15 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.backends.onnx import export_file
 from tamis.collection.base import Collection
 from tamis.fitting.plan import Plan
 from tamis.fitting.query_splits import QuerySplits, passages_for
 from tamis.fitting.request import FitRequest
 from tamis.fitting.workspace import Workspace
-from tamis.models.folder import scorer_spec
+from tamis.models.folder import scorer_spec, torch_backend
 from tamis.models.scorer_specs import open_bi_encoder
 from tamis.registry import Openers, Opening, open_stage
-from tamis.scorers._onnx import ONNX_FILES
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import ModelManifest
@@ -93,14 +93,16 @@ class FitInputs:
 
     def scorer_spec(self, model: Path) -> Spec:
         """The spec of a model of this fit: in ONNX Runtime where the fit exported it."""
-        return scorer_spec(model, "onnx" if (model / ONNX_FILES["onnx"]).is_file() else "torch")
+        return scorer_spec(
+            model, "onnx" if export_file(model, "onnx").is_file() else torch_backend(model)
+        )
 
     @cached_property
     def base_scorer(self) -> Scorer:
         """The base model, opened; what it encodes is kept."""
         assert self.base is not None
         opening = Opening(threads=self.request.threads, openers=self.embeddings.openers)
-        return opening.scorer(scorer_spec(self.base.folder, "torch"))
+        return opening.scorer(scorer_spec(self.base.folder, torch_backend(self.base.folder)))
 
     def open_stage(self, spec: Spec, openers: Openers) -> Stage:
         """A stage; bi-encoders in it share the embeddings of documents."""

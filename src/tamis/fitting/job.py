@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from tamis.collection.base import Collection
+from tamis.collection.base import Collection, Faults
 from tamis.collection.readers import open_collection, with_files
 from tamis.durable import folder_exists, locked
-from tamis.errors import InputError, MissingExtraError, OutputError, require
+from tamis.errors import InputError, MissingExtraError, OutputError, missing_extras, require
 from tamis.fitting.candidate_models import import_base
 from tamis.fitting.candidates import retrieve, sample_texts
 from tamis.fitting.context import BaseModel, FitContext, FitInputs
@@ -21,8 +21,6 @@ from tamis.fitting.plan import PACE_SAMPLE, DataSizes, Plan, PlanProgress, measu
 from tamis.fitting.planner import make_plan, trains_on_folds
 from tamis.fitting.query_splits import (
     MAX_TRAIN_QUERIES,
-    PASSAGE_WORDS,
-    average_words,
     split_queries,
 )
 from tamis.fitting.request import DEFAULT_BASE, DEFAULT_MINUTES, FitRequest
@@ -217,12 +215,16 @@ def _open_collection(request: FitRequest) -> tuple[Collection, Analyzer | str]:
             on_error=request.on_error,
         )
         return _with_objects(collection, request), "english"
+    faults = Faults()
     if manifest["kind"] == KIND:
         sieve = load_sieve(folder)
+        faults.left_out.update(sieve.manifest["data"].get("files_left_out", {}))
         name, index, log = str(sieve.manifest["collection"]), sieve.index, sieve.queries
     else:
         name, index, log = folder.resolve().name, Index.open(folder), None
-    collection = Collection(name, manifest["kind"], index, lambda: log or Queries.of([]))
+    collection = Collection(
+        name, manifest["kind"], index, lambda: log or Queries.of([]), faults=faults
+    )
     return _with_objects(collection, request), index.analyzer
 
 
@@ -306,14 +308,13 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         texts, queries = sample_texts(inputs), list(splits.queries.texts or ())
         pace = measured_pace(scorer, PACE_QUERY, texts) if texts else 0.0
         query_seconds = measured_pace(scorer, PACE_QUERY, queries) if queries else pace
-    words = average_words(inputs.index)
     sizes = DataSizes(
         num_documents=inputs.index.num_documents,
         judged=len(splits.train),
         test=len(splits.test),
         log=len(splits.log),
         depth=request.depth,
-        passages=1.0 if inputs.passages == "whole" else words / PASSAGE_WORDS,
+        passages=_passages_per_document(inputs),
         base_kind=base.kind if base else "",
         teacher_seconds=_teacher_pace(inputs),
         word_vectors=request.word_vectors is not None,
@@ -322,8 +323,20 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         learning_curve=request.learning_curve,
         user_run=request.user_run is not None,
         query_seconds=query_seconds,
+        exports=base is not None and not missing_extras("onnx", "onnxruntime"),
     )
     return sizes, pace
+
+
+def _passages_per_document(inputs: FitInputs) -> float:
+    """How many passages a document of a sample has on average: its passages are counted, since
+    words without stop words, which an index knows, are a third fewer.
+    """
+    if inputs.passages == "whole":
+        return 1.0
+    spec = parse_spec(inputs.passages)
+    counts = [len(split(document, spec).passages) for document in islice(inputs.index, PACE_SAMPLE)]
+    return max(1.0, sum(counts) / max(1, len(counts)))
 
 
 def _cached_share(inputs: FitInputs) -> float:

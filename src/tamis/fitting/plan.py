@@ -17,6 +17,11 @@ TRAINING_COST = 3.5
 """How many times as long as scoring a text takes to train on it."""
 QUERY_TRAINING_COST = 7.0
 """The same for a query where only queries are encoded: a step of the optimizer costs as much."""
+SIEVE_SECONDS = 3.0
+"""What writing any sieve takes, its report and the cost of a query, measured in a new process:
+1.9 s of processor time with BM25 alone."""
+EXPORT_SECONDS = 6.0
+"""What the export of the query encoder takes, most of it imports (all-MiniLM-L6-v2)."""
 PACE_SAMPLE = 48
 """How many texts are scored to measure the pace."""
 PLANNED_SHARE = 0.9
@@ -159,6 +164,8 @@ class DataSizes:
     """Whether the user brings the candidates."""
     query_seconds: float = 0.0
     """Seconds that encoding a query takes."""
+    exports: bool = False
+    """Whether the query encoder is exported to ONNX."""
 
     @property
     def trains_queries_only(self) -> bool:

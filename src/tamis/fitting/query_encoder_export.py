@@ -13,15 +13,17 @@ from typing import Any, cast
 
 import numpy as np
 
+from tamis.backends.onnx import ONNX_FILES, export_file
 from tamis.errors import install_command, missing_extras
 from tamis.fitting.context import FitInputs
 from tamis.fitting.workspace import Timing
-from tamis.models.folder import open_scorer
+from tamis.models.folder import open_scorer, torch_backend
 from tamis.models.onnx_files import is_exportable, write_float
-from tamis.scorers._onnx import ONNX_FILES
+from tamis.models.onnx_graph import share_weights
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.model_manifest import documents_of, find_model_manifest
 from tamis.search.embeddings import PROBES
+from tamis.types import Scorer
 
 MAX_DIFFERENCE = 1e-5
 """How far a number of an embedding may lie from torch's."""
@@ -56,7 +58,7 @@ def export_query_encoder(fit: FitInputs, model: Path) -> None:
 
 def has_export(model: Path) -> bool:
     """Whether the model of a fit was exported, and its embeddings are torch's."""
-    return (model / FILE).is_file()
+    return export_file(model, "onnx").is_file()
 
 
 def record_name(model: Path) -> str:
@@ -87,25 +89,38 @@ def _log_missing(extras: set[str]) -> dict[str, Any]:
 def _write_and_compare(fit: FitInputs, model: Path) -> dict[str, Any]:
     assert fit.base is not None
     torch_encoder = cast(
-        BiEncoder, open_scorer(model, threads=fit.request.threads, backend="torch")
+        BiEncoder, open_scorer(model, threads=fit.request.threads, backend=torch_backend(model))
     )
-    (model / FILE).parent.mkdir(exist_ok=True)
-    write_float(model / FILE, torch_encoder, model)
+    _write(torch_encoder, model)
     documents = documents_of(model)
     if documents != model:
-        (documents / FILE).parent.mkdir(exist_ok=True)
         if model == fit.base.folder:
             assert torch_encoder.documents is not None
-            write_float(documents / FILE, torch_encoder.documents, documents)
+            _write(torch_encoder.documents, documents)
         else:
-            shutil.copyfile(documents_of(fit.base.folder) / FILE, documents / FILE)
+            _copy(documents_of(fit.base.folder), documents)
     exported = cast(BiEncoder, open_scorer(model, threads=fit.request.threads, backend="onnx"))
     queries = [*(fit.splits.queries.texts or ())[:SAMPLE_QUERIES], *PROBES]
     difference = float(np.abs(torch_encoder.encode(queries) - exported.encode(queries)).max())
     if difference > MAX_DIFFERENCE:
-        (model / FILE).unlink()
+        export_file(model, "onnx").unlink()
         _log.warning(
             "queries are encoded by torch: in ONNX Runtime the embeddings of %s differ by %.1g, "
             "%g is allowed", model.name, difference, MAX_DIFFERENCE,
         )  # fmt: skip
     return {"difference": difference, "queries": len(queries)}
+
+
+def _write(encoder: Scorer, folder: Path) -> None:
+    """Write the ONNX file of a model beside its weights, which it reads where it can."""
+    (folder / FILE).parent.mkdir(exist_ok=True)
+    write_float(folder / FILE, encoder, folder)
+    share_weights(folder)
+
+
+def _copy(folder: Path, target: Path) -> None:
+    """Copy the ONNX file of a model to where the same model is."""
+    file = export_file(folder, "onnx")
+    copied = target / file.relative_to(folder)
+    copied.parent.mkdir(exist_ok=True)
+    shutil.copyfile(file, copied)

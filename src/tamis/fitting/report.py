@@ -34,7 +34,12 @@ from tamis.types import Document, Qrels, Queries, Run
 
 LEVEL = 0.05
 SHOWN_QUERIES = 3
-"""How many queries that got better, and worse, are shown with their documents."""
+"""How many queries of the log, and that got better or worse, are shown with their documents."""
+PROVISIONAL_CAPTION = (
+    "Provisional: means on the queries that systems were selected on, so all but BM25's may be "
+    "optimistic. The dashed line is BM25. The bar is the 95% interval of the selected system's "
+    "difference to BM25, by Student's t."
+)
 MIN_SYSTEMS_TO_DRAW = 3
 """Two means say as much in a sentence."""
 SUGGESTED_JUDGEMENTS = 50
@@ -108,6 +113,7 @@ def report_page(
         meaning=_meaning(result),
         cost=_cost(result),
         log=tested.log,
+        shown_log_queries=SHOWN_QUERIES,
         failures=tested.failures,
         causes=_causes(tested),
         power=result.power,
@@ -177,10 +183,12 @@ def _facts(result: FitResult) -> dict[str, str]:
 
 
 def _picture(result: FitResult) -> dict[str, Any] | None:
-    """The chart of the main systems; None where there are not three that were tested."""
+    """The chart of the main systems; None where there are not three that were measured."""
     rows = main_means(result)
     if len(rows) < MIN_SYSTEMS_TO_DRAW:
         return None
+    if result.evaluation is None:
+        return {"drawing": draw_means(result, rows), "caption": PROVISIONAL_CAPTION}
     return {
         "drawing": draw_means(result, rows),
         "caption": "The dashed line is BM25. A bar is the 95% interval of the difference to BM25 "
@@ -192,11 +200,12 @@ def _picture(result: FitResult) -> dict[str, Any] | None:
 def main_means(result: FitResult) -> list[MeanRow]:
     """The means of the selected system, the hybrid, the base model and BM25 on test queries.
 
-    The interval of each is that of its difference to BM25.
+    The interval of each is that of its difference to BM25. Where judged queries were too few to
+    set some aside for a test, the means are those on all of them.
     """
     evaluation, measure = result.evaluation, result.measure
     if evaluation is None:
-        return []
+        return _provisional_means(result)
     hybrid = next((s.name for s in result.systems if s.retriever == "hybrid" and not s.group), None)
     names = [result.selected, hybrid, result.base_system, result.baseline]
     intervals = {
@@ -216,10 +225,37 @@ def main_means(result: FitResult) -> list[MeanRow]:
     return rows
 
 
+def _provisional_means(result: FitResult) -> list[MeanRow]:
+    """The same on queries that systems were selected on, with the provisional interval."""
+    few = result.provisional
+    if few is None:
+        return []
+    hybrid = next((s.name for s in result.systems if s.retriever == "hybrid" and not s.group), None)
+    means = {system.name: system.held_out for system in result.systems}
+    rows = []
+    for name in dict.fromkeys([result.selected, hybrid, result.base_system, result.baseline]):
+        mean = means.get(name) if name else None
+        if name is None or mean is None:
+            continue
+        is_selected = name == result.selected
+        low = high = None
+        if is_selected and few.interval is not None:
+            low, high = (few.baseline_mean + end for end in (few.interval.low, few.interval.high))
+            mean = few.mean
+        rows.append(MeanRow(name, mean, low, high, is_selected))
+    return rows
+
+
 def draw_means(result: FitResult, rows: Sequence[MeanRow]) -> Markup:
     """The chart of some means of a fit."""
     title = f"{result.measure} of the selected system beside its baselines"
-    axis = f"mean {result.measure} over {result.queries.test:,} test queries"
+    few = result.provisional
+    of = (
+        f"{few.queries:,} judged"
+        if few and result.evaluation is None
+        else f"{result.queries.test:,} test"
+    )
+    axis = f"mean {result.measure} over {of} queries"
     return mean_intervals(rows, title=title, axis=axis, reference=result.baseline)
 
 
@@ -228,10 +264,7 @@ def _meaning(result: FitResult) -> str:
     if result.verified and result.decision and result.decision.fell_back:
         return "The first choice failed its test; what is left was compared on the same queries."
     if result.verified:
-        return (
-            "The test queries were neither trained nor selected on, so these figures are what to "
-            "expect of new queries of the same kind."
-        )
+        return "These figures are what to expect of new queries of the same kind."
     if result.provisional is not None:
         return "The figures point somewhere, but they are too few to rely on."
     return (
@@ -270,7 +303,12 @@ def _causes(tested: RankedQueries) -> list[tuple[str, int, str]]:
 
 def _power_text(result: FitResult) -> str:
     """The smallest difference that the queries can show, in a sentence or two."""
-    power = result.power
+    power, few = result.power, result.provisional
+    if power is None and few is not None and few.queries > 1 and few.difference == 0:
+        return (
+            f"{result.measure} is the same with both on {counted(few.queries)}: nothing is known "
+            "of how much differences vary, or of how many queries would show one."
+        )
     if power is None:
         return ""
     shown = (
@@ -316,7 +354,7 @@ def headline(result: FitResult) -> str:
 def _usage(result: FitResult) -> dict[str, str]:
     """What to type next."""
     search = shlex.join(["tamis", "search", result.path, "some words"])
-    judge = shlex.join(["tamis", "judge", result.path])
+    judge = _suggested_judgements(result)["command"]
     lines = [
         "import tamis",
         f"sieve = tamis.load_sieve({result.path!r})",

@@ -43,8 +43,8 @@ def _judge(result: FitResult, power: Power | None) -> Advice | None:
     queries = [] if result.queries.unjudged else ["queries.txt"]
     command = shlex.join(["tamis", "judge", result.path, *queries])
     if result.more_judged_queries_needed:
-        more = counted(result.more_judged_queries_needed)
-        return Advice(f"Judge {more} more", "then this can be tested against BM25.", command)
+        more = counted(result.more_judged_queries_needed) + " more" * bool(result.queries.train)
+        return Advice(f"Judge {more}", "then this can be tested against BM25.", command)
     if power is None or not power.more_needed or result.selected == result.baseline:
         return None
     if power.needed is None or power.needed > 20 * power.queries:
@@ -108,6 +108,11 @@ def _again(result: FitResult, option: str) -> str:
     """The same fit with one option more; empty where the fit was no command, as in Python.
 
     The command is the whole one: a fit of the sieve alone would lack judgements from elsewhere.
+    For the demo, which takes no such option, it is the fit that the demo makes.
     """
-    is_command = result.command.startswith("tamis fit ")
-    return f"{result.command} {option} --force" if is_command else ""
+    command = result.command
+    if command.split()[:2] == ["tamis", "demo"]:
+        words = ["tamis", "fit", result.collection, "-o", result.path, "-m", result.measure]
+        command = shlex.join(words)
+    force = "" if "--force" in command.split() else " --force"
+    return f"{command} {option}{force}" if command.startswith("tamis fit ") else ""

@@ -76,7 +76,7 @@ def provenance_view(result: FitResult) -> dict[str, Any]:
         "truncation_bars": _truncation_bars(result.truncation),
         "times": _times(result),
         "timings": [
-            (timing.activity, timing.system, timing.fold, f"{timing.seconds:,.1f} s")
+            (timing.activity, _spaced(timing.system), timing.fold, f"{timing.seconds:,.1f} s")
             for timing in result.timings
         ],
     }
@@ -126,14 +126,18 @@ def _truncation(truncation: Truncation | None, data: Mapping[str, Any]) -> str:
 
 
 def _truncation_bars(truncation: Truncation | None) -> list[tuple[str, int, float]]:
-    """How many documents lost so many tokens, and what share of the longest bar that is."""
+    """How many documents lost so many tokens, and what share of the longest bar that is.
+
+    Documents that lost none have no bar: beside theirs the others would be too short to compare.
+    """
     if truncation is None or not truncation.truncated_documents or not truncation.histogram:
         return []
     names = ["none", *(f"{a + 1:,} to {b:,}" for a, b in pairwise(TRUNCATION_BOUNDS))]
     names.append(f"more than {TRUNCATION_BOUNDS[-1]:,}")
-    most = max(truncation.histogram)
+    most = max(truncation.histogram[1:])
     return [
-        (name, count, count / most) for name, count in zip(names, truncation.histogram, strict=True)
+        (name, count, count / most if at else 0.0)
+        for at, (name, count) in enumerate(zip(names, truncation.histogram, strict=True))
     ]
 
 

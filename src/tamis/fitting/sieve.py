@@ -30,7 +30,7 @@ from tamis.fitting.request import SIEVE_LAYOUT, cache_beside
 from tamis.fitting.score_scale import ScoreScale
 from tamis.manifest import expect, read_manifest
 from tamis.models.folder import verify_model
-from tamis.models.model import Ranked
+from tamis.models.ranked import Ranked
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank

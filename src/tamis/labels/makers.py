@@ -30,6 +30,7 @@ from tamis.labels.held_out import drop_leaks
 from tamis.labels.inputs import Judgements, LabelInputs, OnError, RankingName, open_inputs
 from tamis.labels.query_generation import QUERY_FORMS
 from tamis.labels.scoring_models import (
+    RunOn,
     ScoringModel,
     lexical_ranker,
     open_score_cache,
@@ -213,6 +214,9 @@ def teacher(
     qrels: Judgements | None = None,
     *,
     model: ScoringModel,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: str | Path | bool = False,
     service_model: str = "",
     key: str = "",
     split: str | None = None,
@@ -229,7 +233,8 @@ def teacher(
     """Candidates with the scores of a strong model or service, for a small one to learn."""
     inputs = _open(documents, queries, qrels, split, on_error, run, ranking)
     candidates = sample_candidates(inputs, depth, sample, seed, threads)
-    ranker = open_scoring_model(model, inputs, threads, service_model, key)
+    where: RunOn = {"device": device, "dtype": dtype, "trust_remote_code": trust_remote_code}
+    ranker = open_scoring_model(model, inputs, threads, service_model, key, where)
     settings = _ScoringSettings(depth, passages, sample, cache, seed)
     return _label_by_scores(_teacher.teacher, candidates, ranker, inputs, settings)
 
@@ -240,6 +245,9 @@ def transfer(
     qrels: Judgements | None = None,
     *,
     model: ScoringModel | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: str | Path | bool = False,
     service_model: str = "",
     key: str = "",
     threshold: float | None = None,
@@ -278,7 +286,8 @@ def transfer(
             seed=seed,
         )  # fmt: skip
         return _finish_scored(examples, inputs, sample)
-    ranker = open_scoring_model(model, inputs, threads, service_model, key)
+    where: RunOn = {"device": device, "dtype": dtype, "trust_remote_code": trust_remote_code}
+    ranker = open_scoring_model(model, inputs, threads, service_model, key, where)
     with open_score_cache(cache, ranker) as scores:
         calibration_inputs = inputs if calibrate_on is None else open_inputs(calibrate_on)
         calibration = _calibrate(ranker, calibrate_with, calibration_inputs, scores)

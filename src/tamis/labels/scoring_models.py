@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
 from tamis.errors import InputError
 from tamis.labels.inputs import LabelInputs
@@ -36,12 +37,21 @@ def is_service(model: ScoringModel) -> bool:
     return isinstance(model, str) and model.startswith(("http://", "https://"))
 
 
+class RunOn(TypedDict, total=False):
+    """Where a model runs, and in which precision; see `open_ranker`."""
+
+    device: str
+    dtype: str
+    trust_remote_code: str | Path | bool
+
+
 def open_scoring_model(
     model: ScoringModel,
     inputs: LabelInputs,
     threads: int | None = None,
     service_model: str = "",
     key: str = "",
+    where: RunOn | None = None,
 ) -> Ranker:
     """A model, or a service where the name is an address."""
     if isinstance(model, Ranker):
@@ -53,10 +63,12 @@ def open_scoring_model(
     if is_service(model):
         service = RerankService(str(model), service_model, key, threads=threads or 1)
         return Ranker(service, f"{model} {service_model}".strip(), service.identity)
+    options = where or {}
     if inputs.index is not None:
-        return open_ranker(model, threads=threads, documents=inputs.index)
+        return open_ranker(model, threads=threads, documents=inputs.index, **options)
     assert inputs.collection is not None
-    return open_ranker(model, threads=threads, documents=inputs.collection.documents)
+    documents = inputs.collection.documents
+    return open_ranker(model, threads=threads, documents=documents, **options)
 
 
 @contextmanager

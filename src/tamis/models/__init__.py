@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tamis.models.base_models import find_base, identify
     from tamis.models.export_sample import Sample
     from tamis.models.folder import describe_model, open_model, open_scorer
-    from tamis.models.model import Model, Ranked, load_model
+    from tamis.models.model import Model, load_model
     from tamis.models.model_import import import_model
     from tamis.models.model_lookup import Ranker, open_ranker
     from tamis.models.onnx_export import Export, Tolerance, export
@@ -26,7 +26,7 @@ _HOME = {
     "open_model": "tamis.models.folder",
     "open_scorer": "tamis.models.folder",
     "Model": "tamis.models.model",
-    "Ranked": "tamis.models.model",
+    "Ranked": "tamis.models.ranked",
     "load_model": "tamis.models.model",
     "import_model": "tamis.models.model_import",
     "Ranker": "tamis.models.model_lookup",

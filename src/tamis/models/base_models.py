@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from tamis.backends.onnx import ONNX_FILES
 from tamis.durable import folder_exists
 from tamis.errors import InputError, install_command, missing_extras, require
-from tamis.scorers._onnx import ONNX_FILES
 from tamis.scorers.model_manifest import Base
-from tamis.scorers.weights import weight_files
+from tamis.scorers.origin import files_read
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,14 @@ KNOWN_MODELS = (
     ),
 )
 
-HUB_FILE_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
+HUB_FILE_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md", "*_Dense/*.bin"]
+CONFIG_FILES = ("config.json", "modules.json", "adapter_config.json")
+"""One of these is in every folder of a model."""
+OLDER_FILES = ["pytorch_model*.bin", "*/pytorch_model.bin"]
+"""Weights in torch's own format, which are fetched only where there are no others."""
 
 
-def find_base(reference: str | Path) -> Path:
+def find_base(reference: str | Path, *, trust_remote_code: bool = False) -> Path:
     """The folder of a base model named by a folder, an installed model package or a hub id.
 
     Weights of a known base are checked by their SHA-256, wherever they came from.
@@ -48,7 +52,9 @@ def find_base(reference: str | Path) -> Path:
     known_model = _find_known(str(reference))
     package = known_model.package if known_model else str(reference).replace("-", "_")
     folder_found = find_packaged(package) or _from_hub(
-        known_model.hub if known_model else str(reference), model_packages(reference)
+        known_model.hub if known_model else str(reference),
+        model_packages(reference),
+        trust_remote_code,
     )
     if known_model:
         _check(folder_found, known_model)
@@ -81,7 +87,7 @@ def sha256(folder: Path) -> str:
     digest = hashlib.sha256()
     exported = folder / ONNX_FILES["onnx"]
     try:
-        paths = weight_files(folder)
+        paths = [*files_read(folder, "fast").values()]
     except InputError:
         if not exported.is_file():
             raise
@@ -115,20 +121,24 @@ def _find_known(reference: str) -> KnownModel | None:
 
 
 def _with_config(folder: Path) -> Path:
-    if not (folder / "config.json").is_file():
+    if not any((folder / name).is_file() for name in CONFIG_FILES):
         raise InputError(
             f"{folder} has no config.json", hint="a base model is a Hugging Face folder"
         )
     return folder
 
 
-def _from_hub(name: str, packages: Sequence[str]) -> Path:
+def _from_hub(name: str, packages: Sequence[str], trust_remote_code: bool) -> Path:
     """A model in the hub's cache, or fetched from the hub; `packages` would bring it too."""
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"there is no folder {name}", hint="is the path right?")
     hub, errors = require("huggingface_hub", *packages), require("huggingface_hub.errors")
     try:
-        return Path(hub.snapshot_download(name, allow_patterns=HUB_FILE_PATTERNS))
+        patterns = [*HUB_FILE_PATTERNS, *(["*.py"] if trust_remote_code else [])]
+        folder = Path(hub.snapshot_download(name, allow_patterns=patterns))
+        if not any(folder.glob("*.safetensors")):  # the older format only where there is no other
+            folder = Path(hub.snapshot_download(name, allow_patterns=[*patterns, *OLDER_FILES]))
+        return folder
     except (OSError, errors.HFValidationError, errors.LocalEntryNotFoundError) as error:
         raise _unreachable(name, packages) from error
 

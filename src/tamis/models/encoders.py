@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tamis.durable import folder_exists
 from tamis.models.base_models import find_base, identify
+from tamis.scorers.bi_encoder import prompts_of
 from tamis.scorers.model_manifest import documents_of
 from tamis.search.embeddings import EmbeddingModel
 
@@ -17,4 +18,4 @@ def find_encoder(reference: str) -> tuple[Path, EmbeddingModel]:
     folder = find_base(reference)
     base = identify(documents_of(folder))
     location = str(folder.resolve()) if folder_exists(Path(reference).expanduser()) else reference
-    return folder, EmbeddingModel(base.name, base.sha256, location)
+    return folder, EmbeddingModel(base.name, base.sha256, location, *prompts_of(folder))

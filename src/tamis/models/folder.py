@@ -7,24 +7,28 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
+from tamis.backends.choice import choose_runtime
+from tamis.backends.onnx import GRAPH_FILE, ONNX_FILES, export_file
+from tamis.backends.protocols import Backend
+from tamis.backends.weight_digests import verify_weights
+from tamis.backends.weights import weight_files
 from tamis.durable import folder_exists
 from tamis.errors import InputError, command
 from tamis.manifest import NAME, read_manifest
-from tamis.scorers._onnx import ONNX_FILES, Backend
+from tamis.models.model_kinds import kind_of, model_config
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import ModelManifest, read_model_manifest
+from tamis.scorers.model_manifest import ModelManifest, find_model_manifest, read_model_manifest
 from tamis.scorers.origin import Origin
+from tamis.scorers.sbert_layout import transformer_folder
 from tamis.scorers.target_words import TargetWords
-from tamis.scorers.weight_digests import verify_weights
-from tamis.scorers.weights import read_config, weight_files
 from tamis.types import Scorer, Spec
 
 
 def open_model(folder: str | Path) -> ModelManifest:
     """What a model folder says of itself; its files are there. The weights are not read.
 
-    A folder with an export needs no other weights.
+    A folder with an export needs no other weights, unless the export reads them.
     """
     path = Path(folder)
     folder_exists(path)
@@ -35,9 +39,9 @@ def open_model(folder: str | Path) -> ModelManifest:
             hint=command("import-model", path, "-o", f"{path.resolve().name}-imported"),
         )
     manifest = read_model_manifest(path)
-    read_config(path)
-    if not exports_of(path):
-        weight_files(path)
+    model_config(path)
+    if not exports_of(path) or (path / GRAPH_FILE).is_file():
+        weight_files(transformer_folder(path))
     if manifest.documents and not (path / manifest.documents).is_dir():
         raise InputError(
             f"{path} lacks {manifest.documents}/, by which its documents are encoded",
@@ -57,23 +61,39 @@ def verify_model(folder: Path) -> None:
 
 
 def open_scorer(
-    folder: str | Path, *, threads: int | None = None, backend: Backend | None = None
+    folder: str | Path,
+    *,
+    threads: int | None = None,
+    backend: Backend | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
 ) -> Scorer:
     """The scorer in a model folder, of whatever kind it is.
 
     Without a `backend` it runs in torch where torch and the weights are there, else from the
-    float export if there is one. `onnx-int8` is only used when it is named.
+    float export if there is one: on the CPU in float32 by the fast back end where that has the
+    architecture, else by transformers. `onnx-int8` is only used when it is named. `device` is
+    `auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1` or `mps`; `dtype` is `auto` (half
+    precision on a GPU), `float32`, `bfloat16` or `float16`. Code that a model brings is run only
+    with `trust_remote_code`.
     """
     manifest = open_model(folder)
     if backend is not None and backend not in get_args(Backend):
         backends = ", ".join(get_args(Backend))
         raise InputError(f"there is no back end {backend!r}", hint=f"say {backends}")
-    chosen_backend = backend or default_backend(Path(folder))
+    options: dict[str, Any] = {
+        "threads": threads,
+        "backend": backend or export_backend(Path(folder)),
+        "device": device,
+        "dtype": dtype,
+        "trust_remote_code": trust_remote_code,
+    }
     if manifest.scorer == "cross-encoder":
-        return CrossEncoder.open(folder, threads=threads, backend=chosen_backend)
+        return CrossEncoder.open(folder, **options)
     if manifest.scorer == "bi-encoder":
-        return BiEncoder.open(folder, threads=threads, backend=chosen_backend)
-    return TargetWords.open(folder, threads=threads, backend=chosen_backend)
+        return BiEncoder.open(folder, **options)
+    return TargetWords.open(folder, **options)
 
 
 def scorer_spec(folder: str | Path, backend: Backend | None = None) -> Spec:
@@ -84,20 +104,33 @@ def scorer_spec(folder: str | Path, backend: Backend | None = None) -> Spec:
 
 def exports_of(folder: Path) -> list[Backend]:
     """The back ends that a folder has an ONNX file for."""
-    return [backend for backend, file in ONNX_FILES.items() if (folder / file).is_file()]
+    return [backend for backend in ONNX_FILES if export_file(folder, backend).is_file()]
 
 
-def default_backend(folder: Path) -> Backend:
-    """Torch where it is installed and there are weights for it, else the float export."""
+def default_backend(folder: Path, device: str = "auto", dtype: str = "auto") -> Backend:
+    """The float export where torch or its weights are missing, else `torch_backend`."""
+    return export_backend(folder) or torch_backend(folder, device, dtype)
+
+
+def export_backend(folder: Path) -> Backend | None:
+    """The float export, where there is one and torch or the weights for it are missing."""
     if "onnx" in exports_of(folder) and (find_spec("torch") is None or not has_weights(folder)):
         return "onnx"
-    return "torch"
+    return None
+
+
+def torch_backend(folder: Path, device: str = "auto", dtype: str = "auto") -> Backend:
+    """What runs the weights of a folder: the fast back end where it applies, else transformers."""
+    config = model_config(folder)
+    manifest = find_model_manifest(folder)
+    kind = manifest.scorer if manifest else kind_of(folder, config)
+    return choose_runtime(kind, config, folder, None, device, dtype).backend
 
 
 def has_weights(folder: Path) -> bool:
     """Whether a folder has the weights that torch reads."""
     try:
-        return bool(weight_files(folder))
+        return bool(weight_files(transformer_folder(folder)))
     except InputError:
         return False
 
@@ -119,6 +152,8 @@ def describe_model(manifest: ModelManifest) -> list[tuple[str, str]]:
         ("max_length", str(manifest.max_length)),
         ("outputs", str(manifest.outputs) if manifest.scorer == "cross-encoder" else None),
         ("pooling", manifest.pooling),
+        ("query_prompt", manifest.query_prompt and repr(manifest.query_prompt)),
+        ("document_prompt", manifest.document_prompt and repr(manifest.document_prompt)),
         (
             "trained_on",
             f"queries; {manifest.documents}/ encodes documents" * bool(manifest.documents),

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from tamis.errors import InputError
-from tamis.models.model_import import kind_of
+from tamis.models.model_kinds import kind_of, model_config
 from tamis.scorers.bi_encoder import pooling_of
 from tamis.scorers.model_manifest import find_model_manifest
-from tamis.scorers.weights import read_config
 
 MissingInformation = Literal["kind", "pooling", "words"]
 
@@ -23,7 +22,7 @@ def missing_information(
 ) -> MissingInformation | None:
     """The first thing that is neither in the folder nor given; None if nothing is missing."""
     path = Path(folder)
-    config = read_config(path)
+    config = model_config(path)
     if kind is None:
         try:
             kind = kind_of(path, config)

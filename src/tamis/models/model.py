@@ -6,30 +6,28 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.backends.devices import resolve_device, resolve_dtype
+from tamis.backends.protocols import Backend
 from tamis.errors import InputError
 from tamis.manifest import read_manifest
-from tamis.models.model_lookup import ALIGNMENT, LEXICAL, find_model, open_model_folder
+from tamis.models.model_lookup import (
+    ALIGNMENT,
+    LEXICAL,
+    find_model,
+    is_trusted,
+    open_model_folder,
+)
+from tamis.models.ranked import Ranked
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.types import Pairs, Scorer
 from tamis.types.pipeline import Scale
 
-Device = Literal["auto", "cpu"]
-DEVICES: tuple[Device, ...] = ("auto", "cpu")
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A text in a ranking: its place in the list that was handed in, its score, itself."""
-
-    index: int
-    score: float
-    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,24 +94,29 @@ class Model:
 
 
 def load_model(
-    name_or_folder: str | Path, *, device: str = "auto", threads: int | None = None
+    name_or_folder: str | Path,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    threads: int | None = None,
+    backend: Backend | None = None,
+    trust_remote_code: str | Path | bool = False,
 ) -> Model:
     """The model in a folder of tamis, a Hugging Face folder, an installed package or a hub id.
 
-    It runs on the CPU, on all cores unless `threads` says otherwise.
+    It runs on a GPU if there is one, there in half precision; else on the CPU in float32, on all
+    cores unless `threads` says otherwise. `device`, `dtype` and `backend` say it otherwise; see
+    `tamis.models.open_scorer`. Code that a model brings is run only where `trust_remote_code`
+    names that very model.
 
     >>> from tamis.errors import InputError
     >>> try:
-    ...     load_model("all-MiniLM-L6-v2", device="cuda")
+    ...     load_model("all-MiniLM-L6-v2", device="cuda:99")
     ... except InputError as error:
-    ...     print(error.hint)
-    leave device out, or say cpu
+    ...     print(str(error).partition(":99")[0])
+    there is no device 'cuda
     """
-    if device not in DEVICES:
-        raise InputError(
-            f"device {device!r} is not supported yet: models run on the CPU",
-            hint="leave device out, or say cpu",
-        )
+    resolve_dtype(dtype, resolve_device(device))
     name = str(name_or_folder)
     if name == LEXICAL or name.startswith(ALIGNMENT):
         raise InputError(
@@ -123,7 +126,13 @@ def load_model(
     manifest = read_manifest(Path(name).expanduser())
     if manifest is not None and manifest["kind"] == "sieve":
         raise InputError(f"{name} is a sieve", hint=f"tamis.load_sieve({name!r})")
-    return Model(open_model_folder(find_model(name), threads), name)
+    trusted = is_trusted(name, trust_remote_code)
+    folder = find_model(name, trust_remote_code=trusted)
+    scorer = open_model_folder(
+        folder, threads=threads, backend=backend, device=device, dtype=dtype,
+        trust_remote_code=trusted,
+    )  # fmt: skip
+    return Model(scorer, name)
 
 
 def _checked(texts: Sequence[str]) -> list[str]:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from tamis.backends.devices import resolve_device, resolve_dtype
+from tamis.backends.memory import count_parameters
+from tamis.backends.onnx import ONNX_FILES
+from tamis.backends.tokens import DEFAULT_LENGTH, default_length, json_of
+from tamis.backends.weights import ADAPTER_CONFIG, weight_files
+from tamis.collection.file_content import Unreadable
+from tamis.collection.front_matter import read_front_matter
 from tamis.errors import InputError
 from tamis.manifest import NAME, read_manifest
-from tamis.models.folder import describe_model, open_model
+from tamis.models.adapters import describe_adapter, is_adapter
+from tamis.models.folder import default_backend, describe_model, open_model
 from tamis.models.import_questions import missing_information
-from tamis.models.model_import import kind_of
-from tamis.scorers._onnx import ONNX_FILES
-from tamis.scorers.tokens import json_of
-from tamis.scorers.weights import read_config, weight_files
+from tamis.models.model_kinds import kind_of, model_config
+from tamis.scorers.bi_encoder import prompts_of
+from tamis.scorers.sbert_layout import encoder_layout, max_seq_length, transformer_folder
 
 MISSING_IN_WORDS = {
     "kind": "what kind of scorer it is",
@@ -28,24 +36,29 @@ def is_model(folder: Path) -> bool:
     if manifest is not None:
         return bool(manifest["kind"] == "model")
     config = folder / "config.json"
-    return config.is_file() and "model_type" in json_of(config)
+    if config.is_file():
+        return "model_type" in json_of(config)
+    return any((folder / name).is_file() for name in ("modules.json", ADAPTER_CONFIG))
 
 
 def describe_folder(folder: Path) -> dict[str, str]:
     """A model folder in words, and which of its files are missing or incomplete; the weights
     themselves are not read.
     """
+    if is_adapter(folder):
+        return describe_adapter(folder)
     facts = _describe(folder)
     faults = "; ".join(_find_faults(folder))
     return facts | ({"problems": faults} if faults else {})
 
 
 def _find_faults(folder: Path) -> Iterator[str]:
-    if not (folder / "tokenizer.json").is_file():
+    place = transformer_folder(folder)
+    if not (place / "tokenizer.json").is_file():
         yield "there is no tokenizer.json"
     has_export = any((folder / name).is_file() for name in ONNX_FILES.values())
     try:
-        files = weight_files(folder)
+        files = weight_files(place)
     except InputError as error:
         if not has_export:
             yield str(error)
@@ -73,16 +86,58 @@ def _is_complete(file: Path) -> bool:
 
 def _describe(folder: Path) -> dict[str, str]:
     if read_manifest(folder) is not None:
-        return dict(describe_model(open_model(folder)))
-    config = read_config(folder)
-    weight_files(folder)
+        facts = dict(describe_model(open_model(folder)))
+        return facts | {name: text for name, text in _about(folder).items() if name not in facts}
+    config = model_config(folder)
+    weight_files(transformer_folder(folder))
     missing = missing_information(folder)
     facts = {
         "model": "not said" if missing == "kind" else kind_of(folder, config),
-        "architecture": (config.get("architectures") or ["not said"])[0],
-        "type": str(config["model_type"]),
+        **_about(folder),
         NAME: "none: a plain Hugging Face folder",
     }
     if missing:
         facts["not_said"] = f"{MISSING_IN_WORDS[missing]}; say it with tamis import-model"
     return facts
+
+
+def _about(folder: Path) -> dict[str, str]:
+    """What a model is and how it would run here, from its files alone."""
+    place, config = transformer_folder(folder), model_config(folder)
+    architectures = config.get("architectures") or ["not said"]
+    facts = {"architecture": str(architectures[0]), "type": str(config["model_type"])}
+    with suppress(InputError):  # what it cannot run is said elsewhere
+        facts |= _runtime(folder)
+        facts |= _prompts(folder)
+        length = max_seq_length(encoder_layout(folder, "query"), "query")
+        longest = config.get("max_position_embeddings") or DEFAULT_LENGTH
+        facts["max_length"] = str(length or default_length(place, int(longest)))
+    with suppress(InputError):
+        facts["parameters"] = f"{count_parameters(place):,}"
+    licence = licence_of(folder)
+    return facts | ({"licence": licence} if licence else {})
+
+
+def _runtime(folder: Path) -> dict[str, str]:
+    device = resolve_device()
+    dtype = resolve_dtype("auto", device)
+    backend = default_backend(folder)
+    if backend != "transformers":
+        device, dtype = "cpu", "float32"
+    return {"back_end": backend, "device": device, "dtype": dtype}
+
+
+def _prompts(folder: Path) -> dict[str, str]:
+    prompts = zip(("query_prompt", "document_prompt"), prompts_of(folder), strict=True)
+    return {name: repr(prompt) for name, prompt in prompts if prompt}
+
+
+def licence_of(folder: Path) -> str | None:
+    """The licence that the model card in a folder names, if there is one."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return None
+    with suppress(Unreadable):
+        fields = read_front_matter(card.read_text("utf-8", errors="replace")).fields or {}
+        return fields.get("license")
+    return None

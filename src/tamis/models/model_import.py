@@ -5,28 +5,29 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tamis.backends.protocols import KINDS, Family, Kind
+from tamis.backends.tokens import json_of
+from tamis.backends.weights import read_config, width_of
 from tamis.durable import new_folder
 from tamis.errors import InputError
 from tamis.manifest import NAME
+from tamis.models.adapters import with_base
 from tamis.models.base_models import identify
+from tamis.models.model_kinds import kind_of, model_config
 from tamis.models.smoke_test import open_and_test
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import (
-    KINDS,
-    Kind,
     ModelManifest,
-    Pooling,
     find_model_manifest,
     write_model_manifest,
 )
-from tamis.scorers.sbert_layout import pooling_folder
-from tamis.scorers.target_words import Family, Score, TargetWords
-from tamis.scorers.tokens import json_of
-from tamis.scorers.weights import read_config, width_of
+from tamis.scorers.sbert_layout import LEGACY_MODES, transformer_folder
+from tamis.scorers.target_words import Score, TargetWords
 from tamis.types.pipeline import Scale
 
 IDENTITY = "torch.nn.modules.linear.Identity"
@@ -40,7 +41,9 @@ def import_model(
     kind: Kind | None = None,
     max_length: int | None = None,
     scale: Scale | None = None,
-    pooling: Pooling | None = None,
+    pooling: str | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     words: Sequence[str | int] | None = None,
     template: str | None = None,
     score: Score | None = None,
@@ -53,52 +56,53 @@ def import_model(
     is opened once, so that a folder that cannot score is refused. A cross-encoder's config is told
     which activation gives our scores in sentence-transformers too.
     """
-    source, target = Path(folder), Path(out)
-    config = read_config(source)
-    scorer_kind = kind or kind_of(source, config)
-    if scorer_kind not in KINDS:
-        raise InputError(f"there is no kind {scorer_kind!r}", hint=f"say {', '.join(KINDS)}")
-    if scorer_kind == "cross-encoder":
-        manifest = _cross_encoder(source, config, max_length, scale)
-    elif scorer_kind == "bi-encoder":
-        manifest = _bi_encoder(source, max_length, pooling)
-    else:
-        manifest = _target_words(source, words, template, score, family, max_length)
-    with new_folder(target, force=force) as temporary_folder:
-        shutil.copytree(
-            source, temporary_folder, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True
-        )
-        (temporary_folder / NAME).unlink(missing_ok=True)
-        write_sbert_config(temporary_folder, manifest)
-        write_model_manifest(temporary_folder, manifest)
+    options = _Options(
+        kind, max_length, scale, pooling, query_prompt, document_prompt, words, template, score,
+        family,
+    )  # fmt: skip
+    with with_base(Path(folder)) as source:
+        manifest = _manifest_of(source, options)
+        with new_folder(Path(out), force=force) as temporary_folder:
+            shutil.copytree(
+                source, temporary_folder, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True
+            )
+            (temporary_folder / NAME).unlink(missing_ok=True)
+            write_sbert_config(temporary_folder, manifest)
+            write_model_manifest(temporary_folder, manifest)
     return manifest
 
 
-def kind_of(folder: Path, config: dict[str, Any]) -> Kind:
-    """What kind of scorer a folder declares itself to be."""
-    architectures = config.get("architectures")
-    architecture = (
-        str(architectures[0]) if isinstance(architectures, list) and architectures else "nothing"
-    )
-    if architecture.endswith("ForSequenceClassification"):
-        return "cross-encoder"
-    if (pooling_folder(folder) / "config.json").is_file():
-        return "bi-encoder"
-    if architecture.endswith(
-        ("ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForMaskedLM")
-    ):
-        return "target-words"
-    raise InputError(
-        f"{folder} does not say what kind of scorer it is (its architecture is {architecture})",
-        hint=f"say it with --kind, one of {', '.join(KINDS)}",
+@dataclass(frozen=True)
+class _Options:
+    """What is said by hand of a folder that is imported."""
+
+    kind: Kind | None
+    max_length: int | None
+    scale: Scale | None
+    pooling: str | None
+    query_prompt: str | None
+    document_prompt: str | None
+    words: Sequence[str | int] | None
+    template: str | None
+    score: Score | None
+    family: Family | None
+
+
+def _manifest_of(source: Path, options: _Options) -> ModelManifest:
+    """What is written down of a folder, once it was opened and has scored something."""
+    kind = options.kind or kind_of(source, model_config(source))
+    if kind not in KINDS:
+        raise InputError(f"there is no kind {kind!r}", hint=f"say {', '.join(KINDS)}")
+    if kind == "cross-encoder":
+        return _cross_encoder(source, options.max_length, options.scale)
+    if kind == "bi-encoder":
+        return _bi_encoder(source, options)
+    return _target_words(
+        source, options.words, options.template, options.score, options.family, options.max_length
     )
 
 
-def _cross_encoder(
-    folder: Path, config: dict[str, Any], max_length: int | None, scale: Scale | None
-) -> ModelManifest:
-    if scale is None and config.get("sentence_transformers", {}).get("activation_fn") == SIGMOID:
-        scale = "probability"
+def _cross_encoder(folder: Path, max_length: int | None, scale: Scale | None) -> ModelManifest:
     scorer = open_and_test(
         lambda: CrossEncoder.open(folder, max_length=max_length, scale=scale), folder
     )
@@ -111,19 +115,30 @@ def _cross_encoder(
     )
 
 
-def _bi_encoder(folder: Path, max_length: int | None, pooling: Pooling | None) -> ModelManifest:
+def _bi_encoder(folder: Path, options: _Options) -> ModelManifest:
     scorer = open_and_test(
-        lambda: BiEncoder.open(folder, max_length=max_length, pooling=pooling), folder
-    )
+        lambda: BiEncoder.open(
+            folder, max_length=options.max_length, pooling=options.pooling,
+            query_prompt=options.query_prompt, document_prompt=options.document_prompt,
+        ),
+        folder,
+    )  # fmt: skip
     manifest = find_model_manifest(folder)
     return ModelManifest(
         "bi-encoder",
         scorer.max_length,
         "cosine",
         pooling=scorer.pooling,
+        query_prompt=_said(options.query_prompt, scorer.prompts[0]),
+        document_prompt=_said(options.document_prompt, scorer.prompts[1]),
         documents=manifest.documents if manifest else None,
         base=identify(folder),
     )
+
+
+def _said(by_hand: str | None, prompt: str) -> str | None:
+    """The prompt to write down: what was said by hand, even if that is none, or what was found."""
+    return prompt or None if by_hand is None else by_hand
 
 
 def _target_words(
@@ -158,14 +173,28 @@ def write_sbert_config(folder: Path, manifest: ModelManifest) -> None:
     """Write what sentence-transformers needs to give the same scores from this folder."""
     if manifest.scorer == "cross-encoder":
         name = SIGMOID if manifest.scale == "probability" and manifest.outputs == 1 else IDENTITY
-        config = read_config(folder)
+        place = transformer_folder(folder)
+        config = read_config(place)
         settings = {**config.get("sentence_transformers", {}), "activation_fn": name}
-        _write(folder / "config.json", {**config, "sentence_transformers": settings})
-        path = folder / "tokenizer_config.json"
+        _write(place / "config.json", {**config, "sentence_transformers": settings})
+        newer = folder / "config_sentence_transformers.json"
+        if newer.is_file():
+            _write(newer, {**json_of(newer), "activation_fn": name})
+        path = place / "tokenizer_config.json"
         tokenizer = json_of(path) if path.is_file() else {}
         _write(path, {**tokenizer, "model_max_length": manifest.max_length})
-    if manifest.scorer == "bi-encoder" and not (folder / "modules.json").is_file():
-        _write_modules(folder, manifest)
+    if manifest.scorer == "bi-encoder":
+        if not (folder / "modules.json").is_file():
+            _write_modules(folder, manifest)
+        if manifest.query_prompt is not None or manifest.document_prompt is not None:
+            _write_prompts(folder, manifest)
+
+
+def _write_prompts(folder: Path, manifest: ModelManifest) -> None:
+    path = folder / "config_sentence_transformers.json"
+    config = json_of(path) if path.is_file() else {}
+    own = {"query": manifest.query_prompt or "", "document": manifest.document_prompt or ""}
+    _write(path, {**config, "prompts": {**(config.get("prompts") or {}), **own}})
 
 
 def _write_modules(folder: Path, manifest: ModelManifest) -> None:
@@ -178,10 +207,10 @@ def _write_modules(folder: Path, manifest: ModelManifest) -> None:
     _write(folder / "modules.json", modules)
     _write(folder / "sentence_bert_config.json", {"max_seq_length": manifest.max_length})
     (folder / "1_Pooling").mkdir(exist_ok=True)
+    modes = (manifest.pooling or "mean").split("+")
     pooling = {
         "word_embedding_dimension": width,
-        "pooling_mode_cls_token": manifest.pooling == "cls",
-        "pooling_mode_mean_tokens": manifest.pooling == "mean",
+        **{name: mode in modes for name, mode in LEGACY_MODES.items()},
     }
     _write(folder / "1_Pooling" / "config.json", pooling)
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import xxhash
 
+from tamis.backends.protocols import Backend
 from tamis.durable import folder_exists
 from tamis.errors import InputError, command
 from tamis.manifest import read_manifest
+from tamis.models.alignment_specs import alignment
 from tamis.models.base_models import find_base
-from tamis.models.folder import default_backend, open_scorer
-from tamis.models.model_import import kind_of
-from tamis.models.scorer_specs import alignment, name_scorer
+from tamis.models.folder import export_backend, open_scorer
+from tamis.models.model_kinds import kind_of, model_config
+from tamis.models.scorer_specs import name_scorer
 from tamis.models.smoke_test import open_and_test
 from tamis.pipeline.document_lookup import Documents
-from tamis.scorers._onnx import Backend
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.lexical import Lexical
-from tamis.scorers.weights import read_config
 from tamis.search import Index
 from tamis.types import Scorer
 
@@ -48,6 +49,9 @@ def open_ranker(
     threads: int | None = None,
     documents: Documents | None = None,
     backend: Backend | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: str | Path | bool = False,
 ) -> Ranker:
     """The scorer that a name stands for: a model folder, a plain Hugging Face folder that says
     what it is, an installed model package, or a hub id.
@@ -55,7 +59,8 @@ def open_ranker(
     Two need no model but the statistics of `documents`: `lexical`, which needs an index, and
     `alignment:VECTORS` with the file or folder of word vectors. Their scores are not worth keeping.
 
-    A `backend` says what runs a model, where its folder has an export; see `open_scorer`.
+    `backend`, `device` and `dtype` say what runs a model and where; see `open_scorer`. Code that a
+    model brings is run only where `trust_remote_code` names that very model (or is true).
     """
     if backend and (name == LEXICAL or str(name).startswith(ALIGNMENT)):
         raise InputError(f"{name} has no back end to choose", hint="leave the back end out")
@@ -70,40 +75,73 @@ def open_ranker(
     if str(name).startswith(ALIGNMENT) and documents is not None:
         vectors = Path(str(name).removeprefix(ALIGNMENT)).expanduser()
         return Ranker(alignment(vectors, documents), str(name), None)
-    folder = find_model(name)
-    chosen_backend = backend or default_backend(folder)
-    scorer = name_scorer(open_model_folder(folder, threads, chosen_backend), name)
-    return Ranker(scorer, str(name), digest(folder, type(scorer).__name__, chosen_backend))
+    trusted = is_trusted(name, trust_remote_code)
+    folder = find_model(name, trust_remote_code=trusted)
+    options: RunOptions = {
+        "threads": threads, "backend": backend, "device": device, "dtype": dtype,
+        "trust_remote_code": trusted,
+    }  # fmt: skip
+    scorer = name_scorer(open_model_folder(folder, **options), name)
+    return Ranker(scorer, str(name), digest(folder, type(scorer).__name__, *_how(scorer)))
 
 
-def find_model(name: str | Path) -> Path:
+def _how(scorer: Scorer) -> list[str]:
+    """What changes a score beside the files: the back end, and a precision that is not float32."""
+    runtime = getattr(scorer, "runtime", None)
+    if runtime is None:
+        return []
+    return [runtime.backend, *([runtime.dtype] if runtime.dtype != "float32" else [])]
+
+
+def is_trusted(name: str | Path, trust_remote_code: str | Path | bool) -> bool:
+    """Whether a user trusts the code of this very model.
+
+    >>> is_trusted("org/model", "org/model"), is_trusted("org/model", "org/other")
+    (True, False)
+    """
+    if isinstance(trust_remote_code, bool):
+        return trust_remote_code
+    first, second = (Path(place).expanduser() for place in (name, trust_remote_code))
+    return str(name) == str(trust_remote_code) or first.resolve() == second.resolve()
+
+
+class RunOptions(TypedDict, total=False):
+    """What runs a model, and where."""
+
+    threads: int | None
+    backend: Backend | None
+    device: str
+    dtype: str
+    trust_remote_code: bool
+
+
+def find_model(name: str | Path, *, trust_remote_code: bool = False) -> Path:
     """The folder of a model named by a folder, an installed model package or a hub id."""
     folder = Path(name).expanduser()
     if folder_exists(folder) and read_manifest(folder) is not None:
         return folder
-    return find_base(name)
+    return find_base(name, trust_remote_code=True) if trust_remote_code else find_base(name)
 
 
-def open_model_folder(
-    folder: Path, threads: int | None = None, backend: Backend | None = None
-) -> Scorer:
+def open_model_folder(folder: Path, **options: Unpack[RunOptions]) -> Scorer:
     """The scorer in a folder of tamis or of Hugging Face, once it has scored something."""
-    chosen_backend = backend or default_backend(folder)
-    return open_and_test(lambda: _open(folder, threads, chosen_backend), folder)
+    return open_and_test(lambda: _open(folder, options), folder)
 
 
-def _open(folder: Path, threads: int | None, backend: Backend) -> Scorer:
+def _open(folder: Path, options: RunOptions) -> Scorer:
     if read_manifest(folder) is not None:
-        return open_scorer(folder, threads=threads, backend=backend)
-    config = read_config(folder)
+        return open_scorer(folder, **options)
+    config = model_config(folder)
+    if not options.get("backend"):
+        options = {**options, "backend": export_backend(folder)}
     try:
         kind = kind_of(folder, config)
     except InputError as error:
         raise InputError(str(error), hint=_import_hint(folder, "--kind KIND")) from None
     if kind == "cross-encoder":
-        return CrossEncoder.open(folder, threads=threads, backend=backend)
+        return CrossEncoder.open(folder, **options)
     if kind == "bi-encoder":
-        return BiEncoder.open(folder, threads=threads, backend=backend)
+        return BiEncoder.open(folder, **options)
     raise InputError(
         f"{folder} is a language model that does not say which two words to compare",
         hint=_import_hint(folder, "--target-words true false"),

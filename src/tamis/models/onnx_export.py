@@ -10,20 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from tamis.backends._t5 import T5
+from tamis.backends.onnx import ONNX_FILES
+from tamis.backends.protocols import Backend
+from tamis.backends.weights import weight_files
 from tamis.cores import processor
 from tamis.durable import new_folder
 from tamis.errors import InputError, OutputError, require
 from tamis.manifest import NAME
 from tamis.models.export_sample import Sample, ScoredSample, check_sample, pydocs_sample
-from tamis.models.folder import open_model, open_scorer
+from tamis.models.folder import open_model, open_scorer, torch_backend
 from tamis.models.onnx_files import write_float, write_int8
 from tamis.models.smoke_test import open_and_test
-from tamis.scorers._onnx import ONNX_FILES, Backend
-from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.model_manifest import ModelManifest, write_model_manifest
+from tamis.scorers.model_manifest import EXPORTS, ModelManifest, write_model_manifest
 from tamis.scorers.target_words import TargetWords
-from tamis.scorers.weights import weight_files
 from tamis.types import Scorer
 
 ROUNDING_TOLERANCE = 1e-9
@@ -87,14 +88,17 @@ def export(
         require(package, "onnx", "torch")
     manifest = open_model(source)
     weight_files(source)
-    scorer = open_and_test(lambda: open_scorer(source, threads=threads, backend="torch"), source)
+    backend = torch_backend(source, "cpu", "float32")
+    scorer = open_and_test(
+        lambda: open_scorer(source, threads=threads, backend=backend, device="cpu"), source
+    )
     check_exportable(scorer, source)
     sample_used = check_sample(sample, int8 is not False) if sample else pydocs_sample()
     with new_folder(Path(out), force=force) as temporary_folder:
         shutil.copytree(
             source,
             temporary_folder,
-            ignore=shutil.ignore_patterns(".*", NAME, "onnx"),
+            ignore=shutil.ignore_patterns(".*", NAME, *EXPORTS),
             dirs_exist_ok=True,
         )
         if manifest.documents:

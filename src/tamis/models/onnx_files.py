@@ -12,18 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tamis.backends._t5 import T5
+from tamis.backends.network import quiet_transformers
+from tamis.backends.protocols import Kind
+from tamis.backends.weights import Tensor, read_config
 from tamis.errors import InputError, require
-from tamis.scorers import _bert, _t5
-from tamis.scorers._t5 import T5
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import Kind
-from tamis.scorers.target_words import MAX_T5_TOKENS, TargetWords, quiet_transformers
-from tamis.scorers.weights import Tensor, read_config
+from tamis.scorers.target_words import MAX_T5_TOKENS, TargetWords
 from tamis.types import Scorer
 
 OPSET = 17
-EXPORTABLE = (*_bert.FAMILIES, *_t5.FAMILIES)
+NOT_EXPORTED = ("distilbert", "mpnet", "modernbert")
+"""Types of models whose ONNX files tamis does not write."""
 MAX_BYTES = (1 << 31) - (1 << 24)
 """How many bytes of weights one ONNX file can hold."""
 
@@ -50,17 +51,17 @@ def write_float(path: Path, scorer: Scorer, folder: Path) -> None:
 
 
 def is_exportable(folder: Path) -> bool:
-    """Whether the model of a folder is of a family whose ONNX files tamis writes."""
-    return read_config(folder)["model_type"] in EXPORTABLE
+    """Whether tamis writes the ONNX files of models of this type."""
+    return read_config(folder)["model_type"] not in NOT_EXPORTED
 
 
 def check_exportable(folder: Path) -> None:
-    """Refuse a model of another family."""
+    """Refuse a model of a type that tamis does not export."""
     if not is_exportable(folder):
-        family = read_config(folder)["model_type"]
         raise InputError(
-            f"{folder} is a model of type {family!r}, which tamis does not export",
-            hint=f"it exports {', '.join(EXPORTABLE)}; torch runs the others",
+            f"{folder} is a model of type {read_config(folder)['model_type']!r}, which tamis does "
+            "not export",
+            hint="run it in torch: leave the back end out",
         )
 
 

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
+from tamis.backends.pooling import check_pooling
+from tamis.backends.protocols import Backend, Family
+from tamis.backends.weight_digests import has_digest
 from tamis.durable import folder_exists
 from tamis.errors import InputError, install_command, is_installed
 from tamis.models.base_models import find_base
-from tamis.models.folder import has_weights
-from tamis.pipeline.document_lookup import Documents
-from tamis.pipeline.documents import all_documents, documents_spec
-from tamis.registry import Opening, Types, absolute, check_choice, check_keys
-from tamis.scorers._onnx import Backend
-from tamis.scorers.alignment import Alignment
+from tamis.models.folder import has_weights, torch_backend
+from tamis.registry import Opening, Types, check_choice, check_keys
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import Pooling, documents_of
+from tamis.scorers.model_manifest import documents_of
 from tamis.scorers.origin import Origin, files_read
-from tamis.scorers.target_words import Family, Score, TargetWords
-from tamis.scorers.weight_digests import has_digest, sha256_of
-from tamis.scorers.word_counts import WordCounts
-from tamis.scorers.word_vectors import read_vectors
+from tamis.scorers.target_words import Score, TargetWords
 from tamis.types import Scorer, Spec
-from tamis.types.pipeline import SPEC_VERSION, Scale
+from tamis.types.pipeline import Scale
 
 MODELS = (CrossEncoder, BiEncoder, TargetWords)
 Model = TypeVar("Model", CrossEncoder, BiEncoder, TargetWords)
@@ -35,7 +31,6 @@ _log = logging.getLogger(__name__)
 
 
 CHOICES: Mapping[str, Any] = {
-    "pooling": Pooling,
     "scale": Scale,
     "score": Score,
     "family": Family,
@@ -57,13 +52,18 @@ def name_scorer(scorer: AnyScorer, reference: str | Path) -> AnyScorer:
 
 def open_cross_encoder(values: Spec, opening: Opening) -> CrossEncoder:
     """See `registry.OPENERS`."""
-    return _open(CrossEncoder, values, opening, {"max_length": int, "scale": str})
+    return _open(
+        CrossEncoder, values, opening, {"max_length": int, "scale": str, "output": (str, int)}
+    )
 
 
 def open_bi_encoder(values: Spec, opening: Opening) -> BiEncoder:
     """See `registry.OPENERS`."""
-    model = _open(BiEncoder, values, opening, {"max_length": int, "pooling": str})
-    if model.open_documents is not None and model.origin is not None:
+    prompts = dict.fromkeys(("pooling", "query_prompt", "document_prompt"), str)
+    model = _open(BiEncoder, values, opening, {"max_length": int, "truncate_dim": int, **prompts})
+    if model.open_documents is None or model.origin is None:
+        return model
+    if documents_of(model.origin.folder) != model.origin.folder:
         folder, backend = documents_of(model.origin.folder), model.origin.backend
         documents = Origin.of("bi-encoder", folder, backend)  # an index may have been encoded by it
         opening.keep_scorer(documents.spec(), model.open_documents)
@@ -84,23 +84,25 @@ def _open(
     check_keys(description, values, {place: str, "backend": str, "weights": dict, "settings": dict})
     check_keys(f"the settings of {description}", values["settings"], {}, settings)
     check_choice("the back end", values["backend"], get_args(Backend))
+    if "pooling" in values["settings"]:
+        check_pooling(values["settings"]["pooling"])
     for name in CHOICES.keys() & values["settings"].keys():
         check_choice(name, values["settings"][name], get_args(CHOICES[name]))
     folder = find_base(values["name"]) if place == "name" else opening.path(values["path"])
     backend = values["backend"]
     if backend == "onnx" and not is_installed("onnxruntime") and has_weights(folder):
-        backend = "torch"
+        backend = torch_backend(folder)
         _log.info(
             "%s runs in torch, since ONNX Runtime is not installed: %s",
             folder, install_command("onnx"),
         )  # fmt: skip
     else:
-        _check_weights(folder, files_read(folder, backend), values["weights"])
+        check_weights(folder, files_read(folder, backend), values["weights"])
     scorer = model.open(folder, threads=opening.threads, backend=backend, **values["settings"])
     return name_scorer(scorer, values["name"]) if place == "name" else scorer
 
 
-def _check_weights(place: Path, files: Mapping[str, Path], expected: Mapping[str, Any]) -> None:
+def check_weights(place: Path, files: Mapping[str, Path], expected: Mapping[str, Any]) -> None:
     """Refuse files that are not those of which the spec has the digests."""
     changed = sorted(files.keys() ^ expected.keys())
     changed += [name for name in sorted(files) if not changed and _differs(files, name, expected)]
@@ -113,42 +115,3 @@ def _check_weights(place: Path, files: Mapping[str, Path], expected: Mapping[str
 
 def _differs(files: Mapping[str, Path], name: str, expected: Mapping[str, Any]) -> bool:
     return not has_digest(files[name], str(expected[name]))
-
-
-@dataclass(frozen=True)
-class AlignmentOrigin:
-    """Where the word vectors of an alignment lie, and which documents its words are counted in."""
-
-    vectors: Path
-    documents: Documents
-
-    def spec(self) -> Spec:
-        """Plain JSON from which the alignment can be opened again."""
-        weights = {name: sha256_of(file) for name, file in _vector_files(self.vectors).items()}
-        return {
-            "scorer": "alignment",
-            "version": SPEC_VERSION,
-            "path": str(absolute(self.vectors)),
-            "weights": weights,
-            "documents": documents_spec(self.documents),
-        }
-
-
-def alignment(vectors: Path, documents: Documents) -> Alignment:
-    """The alignment by word vectors on disk and the words of documents."""
-    counts = WordCounts.of(all_documents(documents))
-    return Alignment(read_vectors(vectors), counts, origin=AlignmentOrigin(vectors, documents))
-
-
-def open_alignment(values: Spec, opening: Opening) -> Alignment:
-    """See `registry.OPENERS`."""
-    check_keys("an alignment", values, {"path": str, "weights": dict, "documents": dict})
-    path = opening.path(values["path"])
-    _check_weights(path, _vector_files(path), values["weights"])
-    return alignment(path, opening.open("documents", values["documents"]))
-
-
-def _vector_files(path: Path) -> dict[str, Path]:
-    """The files of word vectors, by name."""
-    files = [path] if path.is_file() else sorted([*path.glob("*.npy"), *path.glob("*.parquet")])
-    return {file.name: file for file in files}

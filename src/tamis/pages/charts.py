@@ -42,8 +42,8 @@ VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231,
 """Dark to bright, even in lightness, and told apart by the colour-blind."""
 CELL_WIDTH, CELL_HEIGHT = 62, 30
 WHISKER = (164.0, 22.0)
-MEAN_ROW = 44
-"""How high the name and the point of one mean are."""
+MEAN_WIDTH, MEAN_ROW = 400, 44
+"""How wide the chart of means is, and how high the name and the point of one mean are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,29 +370,30 @@ class MeanRow:
 
 def mean_intervals(rows: Sequence[MeanRow], *, title: str, axis: str, reference: str) -> Markup:
     """Means as points below one another, with their intervals; the mean of the row that is called
-    `reference` is a line through all of them.
+    `reference` is a dashed line beside all of them. No line crosses a name.
 
     >>> rows = [MeanRow("hybrid", 0.5, 0.45, 0.6, strong=True), MeanRow("BM25", 0.4)]
     >>> mean_intervals(rows, title="t", axis="RR@10", reference="BM25").count('class="marker"')
     2
     """
-    frame = Frame(440, mean_height(rows), 8, 432, 8, 12 + MEAN_ROW * len(rows))
+    frame = Frame(MEAN_WIDTH, mean_height(rows), 8, MEAN_WIDTH - 8, 8, 12 + MEAN_ROW * len(rows))
     values = [v for row in rows for v in (row.mean, row.low, row.high) if v is not None]
     marks = ticks(min(values), max(values))
     across = frame.x_axis(marks[0], marks[-1], 16)
-    body = [draw_labels(frame, across, {mark: tick_text(mark) for mark in marks}, grid=True)]
-    for row in rows:
-        if row.name == reference:
-            x = across.at(row.mean)
-            body.append(rule(x, frame.top, x, frame.bottom, "mean"))
-    body += [_mean_row(row, frame.top + MEAN_ROW * at, across) for at, row in enumerate(rows)]
+    body = [draw_labels(frame, across, {mark: tick_text(mark) for mark in marks}, grid=False)]
+    lines = [(across.at(mark), "grid") for mark in marks]
+    lines += [(across.at(row.mean), "mean") for row in rows if row.name == reference]
+    for at, row in enumerate(rows):
+        top = frame.top + MEAN_ROW * at
+        body += [rule(x, top + 21, x, top + MEAN_ROW - 1, kind) for x, kind in lines]
+        body.append(_mean_row(row, top, across))
     body.append(text((frame.left + frame.right) / 2, frame.bottom + 40, axis))
     described = "; ".join(f"{row.name}: {row.mean:.3f}" for row in rows)
     return picture(title, described, Markup().join(body), frame)
 
 
 def mean_height(rows: Sequence[MeanRow]) -> int:
-    """How high the chart of some means is; it is 440 wide."""
+    """How high the chart of some means is; it is `MEAN_WIDTH` wide."""
     return 58 + MEAN_ROW * len(rows)
 
 
@@ -407,5 +408,5 @@ def _mean_row(row: MeanRow, top: float, across: Axis) -> Markup:
         around = f", {row.low:.3f} to {row.high:.3f}"
     elements.append(marker(0, x, y, f"{row.name}: {row.mean:.3f}{around}"))
     kind = "level strong" if row.strong else "level"
-    label = text(12, top + 15, f"{row.mean:.3f}  {row.name}", "start", kind, room=420)
+    label = text(12, top + 15, f"{row.mean:.3f}  {row.name}", "start", kind, room=MEAN_WIDTH - 70)
     return element("g", *elements, label, class_="s1" if row.strong else "s0")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
-from tamis.evaluation import Measure, evaluate
 from tamis.types import Ids, Qrels, Queries, Run
+
+if TYPE_CHECKING:
+    from tamis.evaluation import Measure
 
 Normalisation = Literal["minmax", "z", "filled", "none"]
 Points = Callable[[Run], tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -198,6 +200,8 @@ def tune_weight(
     Of equal means the weight nearest to the first run alone is taken. Tune on training queries
     and report on others.
     """
+    from tamis.evaluation import evaluate  # a search, which fuses too, needs none of it
+
     pair = [run.select(qrels.queries) for run in (first, second)]
     if not any(map(len, pair)):
         raise InputError(

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tamis import manifest
+from tamis.backends.weight_digests import sha256_of
 from tamis.durable import new_folder
 from tamis.errors import DamagedError
 from tamis.rankers.features import FeatureSource, Floats
 from tamis.registry import absolute, python_spec
-from tamis.scorers.weight_digests import sha256_of
 from tamis.types import Run, Spec
 from tamis.types.columns import PREVIOUS_SCORE
 from tamis.types.pipeline import SPEC_VERSION

@@ -255,11 +255,13 @@ def search_settings(
 
 
 def _same_trees(points: list[LambdaMARTSettings]) -> list[list[LambdaMARTSettings]]:
-    """Points that differ in the number of trees alone, together, where one training serves them."""
+    """Points that one training serves, together: they differ in the number of trees alone, or in
+    the booster where dart drops no trees."""
     groups: dict[LambdaMARTSettings, list[LambdaMARTSettings]] = {}
     for point in points:
         drops = point.booster == "dart" and point.rate_drop > 0
-        groups.setdefault(point if drops else replace(point, n_estimators=1), []).append(point)
+        key = point if drops else replace(point, n_estimators=1, booster="gbtree", rate_drop=0.0)
+        groups.setdefault(key, []).append(point)
     return list(groups.values())
 
 

@@ -7,7 +7,7 @@ not given there: `batch_size` is ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tamis.rankers._folder import ranker_spec, read_ranker, rescored, save_ranke
 from tamis.rankers.features import (
     Features,
     FeatureSource,
+    Rows,
     check_trained_for,
     open_features,
 )
@@ -83,24 +84,33 @@ def gradient(
     >>> gradient(np.array([[1.0, 2.0], [4.0, 0.0]]), np.array([1.0, 0.0]), np.zeros(2), 0.0)[:2]
     (array([ 1.5, -1. ]), 0.0)
     """
-    logits = features @ weights + bias
+    logits = (features @ weights.astype(features.dtype)).astype(np.float64) + bias
     error = sigmoid(logits) - labels
-    return features.T @ error, float(error.sum()), float(cross_entropy(logits, labels).sum())
+    by_weights = (features.T @ error.astype(features.dtype)).astype(np.float64)
+    return by_weights, float(error.sum()), float(cross_entropy(logits, labels).sum())
+
+
+def row_batches(
+    features: Features, rows: Rows, labels: Doubles, size: int
+) -> Iterator[tuple[NDArray[Any], Doubles]]:
+    """The numbers and labels of some rows, so many at a time; the last batch may be smaller."""
+    for start in range(0, len(rows), size):
+        batch = slice(start, start + size)
+        yield features.rows(rows[batch]), labels[batch]
 
 
 def descend(
-    features: NDArray[Any], labels: Doubles, weights: Doubles, bias: float,
-    learning_rate: float, batch_size: int,
+    batches: Iterable[tuple[NDArray[Any], Doubles]], weights: Doubles, bias: float,
+    learning_rate: float,
 ) -> tuple[Doubles, float, float]:  # fmt: skip
     """One epoch: weights and bias after it, and the mean loss of its rows, each before its step."""
-    total = 0.0
-    for start in range(0, len(features), batch_size):
-        batch = slice(start, start + batch_size)
-        by_weights, by_bias, loss = gradient(features[batch], labels[batch], weights, bias)
-        step = learning_rate / len(labels[batch])
+    total, count = 0.0, 0
+    for features, labels in batches:
+        by_weights, by_bias, loss = gradient(features, labels, weights, bias)
+        step = learning_rate / len(labels)
         weights, bias = weights - step * by_weights, bias - step * by_bias
-        total += loss
-    return weights, bias, total / len(features)
+        total, count = total + loss, count + len(labels)
+    return weights, bias, total / count
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +149,9 @@ class LogisticRegression(Stage):
         weights, bias, losses = np.zeros(values.width), 0.0, list[float]()
         for epoch in range(settings.epochs):
             rows = sample_negatives(run.offsets, relevant, settings.list_size, rng).rows
-            weights, bias, loss = descend(
-                values.rows(rows), relevant[rows].astype(np.float64), weights, bias,
-                settings.learning_rate, settings.batch_size,
-            )  # fmt: skip
+            labels = relevant[rows].astype(np.float64)
+            batches = row_batches(values, rows, labels, settings.batch_size)
+            weights, bias, loss = descend(batches, weights, bias, settings.learning_rate)
             losses.append(loss)
             if on_epoch is not None:
                 on_epoch(epoch, loss)

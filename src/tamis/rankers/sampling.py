@@ -27,6 +27,12 @@ class Sample:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def sizes(self) -> Rows:
+        """How many rows each list has."""
+        sizes: Rows = np.diff(self.offsets)
+        return sizes
+
 
 def relevant_rows(run: Run, qrels: Qrels) -> NDArray[np.bool_]:
     """Which rows of a run are judged relevant (a grade of 1 or more); not judged is not relevant.
@@ -75,18 +81,31 @@ def sample_negatives(
     """
     if size is not None and size < 1:
         raise InputError(f"lists of {size} candidates", hint="keep one at least, better two")
-    sizes = np.diff(offsets)
     if size is None or len(relevant) == 0:
         return Sample(np.arange(len(relevant)), offsets.astype(np.int64))
-    query = np.repeat(np.arange(len(sizes)), sizes)
-    key = rng.random(len(relevant))
-    key[relevant] -= 1  # before all others
-    order = np.lexsort((key, query))
-    place = np.arange(len(relevant)) - np.repeat(offsets[:-1], sizes)
-    keep = (place < size) | relevant[order]
-    rows = np.sort(order[keep])
-    counts = np.bincount(query[rows], minlength=len(sizes))
-    return Sample(rows, np.concatenate([[0], np.cumsum(counts)]))
+    positives, others = _split_rows(offsets, relevant)
+    wanted = np.clip(size - positives.sizes, 0, others.sizes)
+    rows = np.sort(np.concatenate([positives.rows, _draw(others, wanted, rng)]))
+    return Sample(rows, np.concatenate([[0], np.cumsum(positives.sizes + wanted)]))
+
+
+def sample_pairs(offsets: Rows, relevant: NDArray[np.bool_], rng: Generator) -> Rows:
+    """Of each relevant row a pair: it, and another row of its list at random that is not relevant.
+
+    Lists of none but relevant rows, and of none, give no pair.
+
+    >>> relevant = np.array([True, False, True, False, True])
+    >>> sample_pairs(np.array([0, 2, 4, 5]), relevant, np.random.default_rng(0)).tolist()
+    [[0, 1], [2, 3]]
+    """
+    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    others = np.flatnonzero(~relevant)
+    counts = np.bincount(query[others], minlength=len(offsets) - 1)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    rows = np.flatnonzero(relevant)
+    rows = rows[counts[query[rows]] > 0]
+    drawn = starts[query[rows]] + rng.integers(0, counts[query[rows]])
+    return np.stack([rows, others[drawn]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,37 +137,67 @@ def sample_fixed_lists(
     """
     if size < 2:
         raise InputError(f"lists of {size} candidates", hint="a list needs two at least")
-    sizes = np.diff(offsets)
-    query = np.repeat(np.arange(len(sizes)), sizes)
-    key = rng.random(len(relevant))
-    key[relevant] -= 1
-    order = np.lexsort((key, query))
-    place = np.arange(len(relevant)) - np.repeat(offsets[:-1], sizes)
-    rows = np.full((len(sizes), size), -1, np.int64)
-    taken = place < size
-    rows[query[taken], place[taken]] = order[taken]
+    positives, others = _split_rows(offsets, relevant)
+    num_positives = np.minimum(positives.sizes, size)
+    num_others = np.minimum(size - num_positives, others.sizes)
+    rows = np.full((len(positives), size), -1, np.int64)
+    place = np.arange(size)
+    rows[place < num_positives[:, None]] = _draw(positives, num_positives, rng)
+    is_other = (place >= num_positives[:, None]) & (place < (num_positives + num_others)[:, None])
+    rows[is_other] = _draw(others, num_others, rng)
     is_relevant = np.append(relevant, False)[rows]  # -1, nothing, is not relevant
-    _fill(rows, query, np.flatnonzero(relevant), rng)
+    _fill(rows, positives, rng)
     is_real = rows >= 0
     teaches = is_relevant.any(1) & (is_real & ~is_relevant).any(1)
     numbers = np.flatnonzero(teaches)
     return FixedLists(numbers, np.maximum(rows[numbers], 0), is_relevant[numbers], is_real[numbers])
 
 
-def _fill(rows: Rows, query: Rows, relevant: Rows, rng: Generator) -> None:
+def _fill(rows: Rows, positives: Sample, rng: Generator) -> None:
     """Put distinct relevant rows of other lists where a list has none, as far as there are any."""
     for number in np.flatnonzero((rows < 0).any(1)).tolist():
         empty = np.flatnonzero(rows[number] < 0)
-        others = relevant[query[relevant] != number]
-        drawn = (
-            rng.permutation(others)[: len(empty)]
-            if len(others) < 4096
-            else _draw(others, len(empty), rng)
-        )
-        rows[number, empty[: len(drawn)]] = drawn
+        start, end = positives.offsets[number : number + 2]
+        count = len(positives.rows) - (end - start)
+        drawn = rng.choice(count, min(count, len(empty)), replace=False)
+        drawn += (end - start) * (drawn >= start)  # its own are passed over
+        rows[number, empty[: len(drawn)]] = positives.rows[drawn]
 
 
-def _draw(others: Rows, count: int, rng: Generator) -> Rows:
-    """Distinct rows of many, without shuffling all of them."""
-    drawn: Rows = others[rng.choice(len(others), min(count, len(others)), replace=False)]
-    return drawn
+def _split_rows(offsets: Rows, relevant: NDArray[np.bool_]) -> tuple[Sample, Sample]:
+    """The relevant rows of every list, and the others."""
+    before = np.concatenate([[0], np.cumsum(relevant)])[offsets]
+    return (
+        Sample(np.flatnonzero(relevant), before),
+        Sample(np.flatnonzero(~relevant), offsets - before),
+    )
+
+
+def _draw(rows: Sample, wanted: Rows, rng: Generator) -> Rows:
+    """So many distinct rows of each list, in ascending order; all draws are equally likely.
+
+    What is drawn twice is drawn again. Where most of a list is wanted, that would take long: there
+    the rows are put in an order by chance.
+    """
+    sizes, start = rows.sizes, rows.offsets[:-1]
+    is_dense = 2 * wanted > sizes
+    dense = _first_shuffled(np.flatnonzero(is_dense), start, sizes, wanted, rng)
+    drawn, missing = np.zeros(0, np.int64), np.where(is_dense, 0, wanted)
+    while missing.any():
+        number = np.repeat(np.arange(len(rows)), missing)
+        place = (rng.random(len(number)) * sizes[number]).astype(np.int64)
+        drawn = np.unique(np.concatenate([drawn, start[number] + place]))
+        counts = np.diff(np.searchsorted(drawn, rows.offsets))
+        missing = np.where(is_dense, 0, wanted - counts)
+    chosen: Rows = rows.rows[np.sort(np.concatenate([dense, drawn]))]
+    return chosen
+
+
+def _first_shuffled(numbers: Rows, start: Rows, sizes: Rows, wanted: Rows, rng: Generator) -> Rows:
+    """The places of the first `wanted` rows of some lists in an order by chance."""
+    lengths = sizes[numbers]
+    which = np.repeat(np.arange(len(numbers)), lengths)
+    before = np.cumsum(lengths) - lengths
+    place = np.arange(len(which)) - before[which]
+    order = np.lexsort((rng.random(len(which)), which))
+    return (start[numbers][which] + place)[order[place < wanted[numbers][which]]]

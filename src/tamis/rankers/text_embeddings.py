@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis._jit import jit_with
+from tamis.backends.weight_digests import has_digest, sha256_of
 from tamis.durable import new_file
 from tamis.errors import InputError
 from tamis.registry import Opening, absolute, check_choice, check_keys
 from tamis.scorers.bag_of_words import CHARACTERS_PER_BLOCK, MAX_TABLE_WORDS, text_pieces
-from tamis.scorers.weight_digests import has_digest, sha256_of
 from tamis.scorers.word_vectors import WordVectors, read_vectors
 from tamis.text.analysis import analyzer
 from tamis.types import Spec
@@ -129,12 +129,11 @@ class TextEmbedder:
             raise InputError(
                 "these word vectors are in no file", hint="save the embedder first: embedder.save"
             )
-        digests = {name: sha256_of(file) for name, file in _vector_files(self.path).items()}
         return {
             "text_embedder": "mean",
             "version": VERSION,
             "path": str(absolute(self.path)),
-            "weights": digests,
+            "weights": vector_digests(self.path),
             "dimension": self.dimension,
             "analyzer": self.analyzer,
             "norm": NORMS[self.normalise],
@@ -161,16 +160,7 @@ def open_text_embedder(values: Mapping[str, Any], base: Path | str = ".") -> Tex
     check_keys("a text embedder", dict(values), _KEYS)
     check_choice("norm", values["norm"], NORMS)
     path = Path(base) / values["path"]
-    if not path.exists():
-        raise InputError(f"there are no word vectors {path}", hint="put them back where they were")
-    files, weights = _vector_files(path), values["weights"]
-    if files.keys() != weights.keys() or not all(
-        has_digest(file, str(weights[name])) for name, file in files.items()
-    ):
-        raise InputError(
-            f"the word vectors {path} changed since the ranker was trained",
-            hint="put the old ones back, or train the ranker again with these",
-        )
+    check_vectors(path, values["weights"])
     normalise = bool(NORMS.index(values["norm"]))
     embedder = TextEmbedder.read(path, normalise=normalise, analyzer=values["analyzer"])
     if embedder.dimension != values["dimension"]:
@@ -186,6 +176,25 @@ def open_embedder(values: Spec, opening: Opening) -> TextEmbedder:
     check_keys("a text embedder", values, {name: _KEYS[name] for name in _KEYS.keys() - _HEAD})
     head = {"text_embedder": "mean", "version": VERSION}
     return open_text_embedder({**values, **head, "path": str(opening.path(values["path"]))})
+
+
+def vector_digests(path: Path) -> dict[str, str]:
+    """The SHA-256 of the files of word vectors, by name."""
+    return {name: sha256_of(file) for name, file in _vector_files(path).items()}
+
+
+def check_vectors(path: Path, digests: Mapping[str, Any]) -> None:
+    """Refuse word vectors that are not there, or not those of these digests."""
+    if not path.exists():
+        raise InputError(f"there are no word vectors {path}", hint="put them back where they were")
+    files = _vector_files(path)
+    if files.keys() != digests.keys() or not all(
+        has_digest(file, str(digests[name])) for name, file in files.items()
+    ):
+        raise InputError(
+            f"the word vectors {path} changed since the ranker was trained",
+            hint="put the old ones back, or train the ranker again with these",
+        )
 
 
 def _vector_files(path: Path) -> dict[str, Path]:

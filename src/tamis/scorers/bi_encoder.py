@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError, command, require
-from tamis.scorers._encoders import Encoder, build, pooled
-from tamis.scorers._onnx import Backend, OnnxBiEncoder, Session
-from tamis.scorers.batches import (
+from tamis.backends import fast
+from tamis.backends.batches import (
     PAIRS_PER_CHUNK,
     TOKENS_PER_BATCH,
     Numbers,
@@ -22,83 +21,65 @@ from tamis.scorers.batches import (
     chunks,
     run_batches,
 )
-from tamis.scorers.model_manifest import ModelManifest, Pooling, manifest_for
+from tamis.backends.choice import FAST, Runtime, choose_runtime
+from tamis.backends.memory import check_memory
+from tamis.backends.onnx import OnnxBiEncoder, Session
+from tamis.backends.pooling import check_pooling
+from tamis.backends.protocols import Backend, BiEncoderModel
+from tamis.backends.tokens import Encoded, Layout, Tokens, default_length
+from tamis.backends.transformers import TOKENS_PER_GPU_BATCH, open_bi_encoder
+from tamis.backends.weights import load, open_tokens, read_config
+from tamis.errors import InputError, command
+from tamis.scorers.embedding_layers import EmbeddingLayer, Normalize, normalise, read_layers
+from tamis.scorers.model_manifest import ModelManifest, find_model_manifest, manifest_for
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.probe_cache import cached_probe
-from tamis.scorers.sbert_layout import check_sbert_modules, pooling_folder
-from tamis.scorers.tokens import Encoded, Layout, TokenIds, Tokens, default_length, json_of
-from tamis.scorers.weights import Tensor, load, open_tokens, read_config
+from tamis.scorers.sbert_layout import (
+    EncoderLayout,
+    Task,
+    encoder_layout,
+    max_seq_length,
+    sbert_config,
+)
 from tamis.search.embeddings import PROBES
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
-MIN_NORM = np.float32(1e-12)
-
-
-class BiEncoderModel(Protocol):
-    """What runs a bi-encoder, on whatever back end."""
-
-    @property
-    def dimensions(self) -> int:
-        """The number of dimensions of an embedding."""
-
-    @property
-    def longest(self) -> int:
-        """How many tokens a sequence may have."""
-
-    def pool_tokens(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
-        """One embedding per sequence."""
-
-
-@dataclass(frozen=True, eq=False)
-class TorchBiEncoder:
-    """A bi-encoder in torch."""
-
-    body: Encoder
-
-    @property
-    def dimensions(self) -> int:
-        """The number of dimensions of an embedding."""
-        return self.body.dimensions
-
-    @property
-    def longest(self) -> int:
-        """How many tokens a sequence may have."""
-        return self.body.longest
-
-    def pool_tokens(self, sequences: Sequence[TokenIds], pooling: Pooling) -> Rows:
-        """One embedding per sequence."""
-        with require("torch").inference_mode():
-            values: Rows = pool_tokens(self.body, sequences, pooling).numpy()
-        return values
-
-
-def pool_tokens(body: Encoder, sequences: Sequence[TokenIds], pooling: Pooling) -> Tensor:
-    """One embedding per sequence, not yet of length one; training takes gradients through it."""
-    segments = [np.zeros(len(sequence), np.int32) for sequence in sequences]
-    return pooled(body, sequences, segments, pooling)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class BiEncoder:
-    """A BERT-like model whose token vectors are pooled into one: both a scorer and an
-    encoder. Embeddings have length one, so that a dot product is a cosine.
+    """A model whose token vectors are pooled into one: both a scorer and an encoder. Embeddings
+    have length one, so that a dot product is a cosine.
 
-    One that only learnt to read queries has another for `documents`: it encodes queries itself and
-    leaves texts to that, so that the embeddings in an index stay as they are. It is opened when it
-    is first used: a search encodes queries alone.
+    It encodes queries, with its `prompt` before each. Documents are encoded by `documents`, where
+    that is another: the same model with another prompt, another route of a Router, or the base of
+    one that only learnt to read queries. Another model is opened when it is first used, since a
+    search encodes queries alone.
     """
 
     model: BiEncoderModel
     tokens: Tokens
     layout: Layout
     max_length: int
-    pooling: Pooling
+    pooling: str
     threads: int | None = None
     budget: int = TOKENS_PER_BATCH
     scale: Scale = "cosine"
     open_documents: Callable[[], BiEncoder] | None = None
     origin: Origin | None = None
+    prompt: str = ""
+    """What stands before every text."""
+    document_prompt: str | None = None
+    """What stands before documents; None: the same."""
+    include_prompt: bool = True
+    """Whether the tokens of the prompt are pooled, too."""
+    layers: tuple[EmbeddingLayer, ...] = ()
+    """What comes after the pooling."""
+    truncate_dim: int | None = None
+    """How many dimensions of an embedding are kept."""
+    runtime: Runtime = FAST
 
     @classmethod
     def open(
@@ -106,51 +87,67 @@ class BiEncoder:
         folder: str | Path,
         *,
         max_length: int | None = None,
-        pooling: Pooling | None = None,
+        pooling: str | None = None,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+        truncate_dim: int | None = None,
         threads: int | None = None,
-        backend: Backend = "torch",
+        backend: Backend | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        trust_remote_code: bool = False,
     ) -> BiEncoder:
-        """The bi-encoder in a folder, as sentence-transformers lays it out or with `tamis.json`."""
-        path = Path(folder)
-        manifest = manifest_for(path, "bi-encoder")
-        check_sbert_modules(path)
-        model, tokens = _open(path, backend)
-        layout = tokens.single_layout()
-        length = max_length or length_of(path, manifest) or default_length(path, model.longest)
-        if not layout.extra < length <= model.longest:
-            raise InputError(
-                f"cannot truncate texts at {length} tokens",
-                hint=f"this model takes {layout.extra + 1} to {model.longest} tokens",
-            )
-        open_documents = None
-        if manifest and manifest.documents:
-            part = partial(cls.open, path / manifest.documents, threads=threads, backend=backend)
-            open_documents = cache(partial(_open_documents, part, path, model.dimensions))
-        return cls(
-            model, tokens, layout, length, pooling or pooling_of(path, manifest), threads,
-            open_documents=open_documents,
-            origin=Origin.of("bi-encoder", path, backend, max_length=max_length, pooling=pooling),
+        """The bi-encoder in a folder, as sentence-transformers lays it out or with `tamis.json`.
+
+        What is not given is read from the folder: the pooling, the prompts, the length. It runs
+        where `device` says, by default on a GPU if there is one; see `choose_runtime`.
+        """
+        run = {"backend": backend, "device": device, "dtype": dtype}
+        opening = _Opening(
+            Path(folder), max_length, pooling, query_prompt, document_prompt, truncate_dim,
+            threads, {**run, "trust_remote_code": trust_remote_code},
         )  # fmt: skip
+        return opening.open()
 
     def spec(self) -> Spec:
         """Plain JSON from which the model can be opened again."""
         return model_spec(self.origin, self)
 
-    @property
+    @cached_property
     def dimensions(self) -> int:
         """The number of dimensions of an embedding."""
-        return self.model.dimensions
+        width = self.model.dimensions * len(self.pooling.split("+"))
+        for layer in self.layers:
+            width = layer.width(width)
+        return min(width, self.truncate_dim or width)
 
-    @property
+    @cached_property
     def documents(self) -> BiEncoder | None:
         """What encodes documents, where that is another."""
-        return None if self.open_documents is None else self.open_documents()
+        if self.open_documents is not None:
+            return self.open_documents()
+        if self.prompts[1] == self.prompt:
+            return None
+        return replace(self, prompt=self.document_prompt or "", document_prompt=None)
+
+    @property
+    def prompts(self) -> tuple[str, str]:
+        """What stands before queries, and before documents, whatever encodes those."""
+        return self.prompt, self.prompt if self.document_prompt is None else self.document_prompt
 
     @cached_property
     def probe_rows(self) -> Rows:
         """The embeddings of the texts by which an index recognises what encoded its documents."""
-        settings = [] if self.open_documents else [self.max_length, self.pooling]
-        return cached_probe(self.origin, settings, lambda: (self.documents or self).encode(PROBES))
+        return cached_probe(
+            self.origin, self._probe_settings(), lambda: (self.documents or self).encode(PROBES)
+        )
+
+    def _probe_settings(self) -> list[object]:
+        if self.open_documents:
+            return []
+        settings = [self.max_length, self.pooling]
+        own = [self.prompts[1], self.truncate_dim, self.include_prompt, self.runtime.dtype]
+        return [*settings, *(own if own != ["", None, True, "float32"] else [])]
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row of length one per text."""
@@ -191,7 +188,7 @@ class BiEncoder:
 
     def _encode_chunk(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
         room = self.max_length - self.layout.extra
-        encoded = self.tokens.encode(texts, room)
+        encoded = self.tokens.encode([self.prompt + text for text in texts], room)
         lengths = np.array([text.length for text in encoded], np.int64)
         kept_lengths = np.minimum(lengths, room)
 
@@ -205,7 +202,7 @@ class BiEncoder:
             kept_lengths + self.layout.extra,
             width=self.dimensions,
             budget=self.budget,
-            threads=self.threads,
+            threads=1 if self.runtime.device != "cpu" else self.threads,
         )
         return rows, (lengths - kept_lengths).astype(np.int32)
 
@@ -213,11 +210,127 @@ class BiEncoder:
         before, after = self.layout.before, self.layout.after
         return np.concatenate([np.asarray(ids, np.int32) for ids in (before, text.ids, after)])
 
+    @cached_property
+    def _skipped(self) -> int:
+        """How many tokens at a text's start are not pooled."""
+        if self.include_prompt or not self.prompt:
+            return 0
+        return len(self.layout.before) + self.tokens.encode([self.prompt], 0)[0].length
+
     def _embed(self, sequences: Sequence[NDArray[np.int32]]) -> Rows:
-        embeddings = self.model.pool_tokens(sequences, self.pooling)
-        norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
-        rows: Rows = embeddings / np.maximum(norms, MIN_NORM)
-        return rows
+        rows = self.model.pool_tokens(sequences, self.pooling, self._skipped)
+        for layer in self.layers:
+            rows = layer(rows)
+        return normalise(rows[:, : self.truncate_dim])
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """A folder being opened, with what was set by hand."""
+
+    folder: Path
+    max_length: int | None
+    pooling: str | None
+    query_prompt: str | None
+    document_prompt: str | None
+    truncate_dim: int | None
+    threads: int | None
+    run: Mapping[str, Any]
+    """What runs it, as `choose_runtime` takes it."""
+
+    def open(self) -> BiEncoder:
+        """What encodes queries, and knows what encodes documents."""
+        manifest = manifest_for(self.folder, "bi-encoder")
+        asked, told = (encoder_layout(self.folder, task) for task in ("query", "document"))
+        encoder = replace(
+            self._encoder(asked, "query", manifest), document_prompt=self._prompt("document")
+        )
+        _report_similarity(self.folder, encoder)
+        if manifest and manifest.documents:
+            inner = self.folder / manifest.documents
+            part = partial(BiEncoder.open, inner, threads=self.threads, **self.run)
+            return self._with_documents(encoder, lambda: _document_side(part()))
+        if asked.parts != told.parts:
+            return self._with_documents(encoder, lambda: self._encoder(told, "document", manifest))
+        return encoder
+
+    def _with_documents(self, encoder: BiEncoder, part: Callable[[], BiEncoder]) -> BiEncoder:
+        return replace(
+            encoder,
+            open_documents=cache(partial(_open_documents, part, self.folder, encoder.dimensions)),
+        )
+
+    def _encoder(
+        self, layout: EncoderLayout, task: Task, manifest: ModelManifest | None
+    ) -> BiEncoder:
+        place = layout.transformer
+        runtime = choose_runtime("bi-encoder", read_config(place), place, **self.run)
+        model, tokens = _open(layout.transformer, runtime)
+        special = tokens.single_layout()
+        length = (
+            self.max_length
+            or (manifest.max_length if manifest else max_seq_length(layout, task))
+            or default_length(layout.transformer, model.longest)
+        )
+        if not special.extra < length <= model.longest:
+            raise InputError(
+                f"cannot truncate texts at {length} tokens",
+                hint=f"this model takes {special.extra + 1} to {model.longest} tokens",
+            )
+        pools = isinstance(model, OnnxBiEncoder) and model.pools  # then layers are in the file
+        pooling = "mean" if pools else self.pooling or pooling_of(self.folder, manifest, task)
+        return BiEncoder(
+            model, tokens, special, length, check_pooling(pooling), self.threads,
+            TOKENS_PER_BATCH if runtime.device == "cpu" else TOKENS_PER_GPU_BATCH,
+            origin=self._origin(runtime),
+            prompt=self._prompt(task),
+            include_prompt=layout.include_prompt,
+            layers=() if pools else read_layers(layout.layers),
+            truncate_dim=self.truncate_dim or layout.truncate_dim,
+            runtime=runtime,
+        )  # fmt: skip
+
+    def _prompt(self, task: Task) -> str:
+        """What is said by hand, else by the manifest, else by the folder."""
+        by_hand = self.query_prompt if task == "query" else self.document_prompt
+        return prompts_of(self.folder)[task == "document"] if by_hand is None else by_hand
+
+    def _origin(self, runtime: Runtime) -> Origin:
+        return Origin.of(
+            "bi-encoder", self.folder, runtime.backend, max_length=self.max_length,
+            pooling=self.pooling, query_prompt=self.query_prompt,
+            document_prompt=self.document_prompt, truncate_dim=self.truncate_dim,
+        )  # fmt: skip
+
+
+def prompts_of(folder: Path) -> tuple[str, str]:
+    """What a folder says stands before every query, and before every document."""
+    manifest = find_model_manifest(folder)
+    if manifest and manifest.documents:
+        return _prompt_of(folder, "query"), prompts_of(folder / manifest.documents)[1]
+    return _prompt_of(folder, "query"), _prompt_of(folder, "document")
+
+
+def _prompt_of(folder: Path, task: Task) -> str:
+    manifest = find_model_manifest(folder)
+    recorded = None
+    if manifest:
+        recorded = manifest.query_prompt if task == "query" else manifest.document_prompt
+    return encoder_layout(folder, task).prompt if recorded is None else recorded
+
+
+def _document_side(encoder: BiEncoder) -> BiEncoder:
+    return encoder.documents or encoder
+
+
+def _report_similarity(folder: Path, encoder: BiEncoder) -> None:
+    """Say so where the folder was made for another similarity than the cosine."""
+    name = sbert_config(folder).get("similarity_fn_name") or "cosine"
+    if name != "cosine" and not any(isinstance(layer, Normalize) for layer in encoder.layers):
+        _log.warning(
+            "%s compares embeddings by %s; tamis brings them to length one and compares by cosine",
+            folder, name,
+        )  # fmt: skip
 
 
 def _open_documents(part: Callable[[], BiEncoder], path: Path, dimensions: int) -> BiEncoder:
@@ -230,49 +343,40 @@ def _open_documents(part: Callable[[], BiEncoder], path: Path, dimensions: int) 
     return documents
 
 
-def _open(folder: Path, backend: Backend) -> tuple[BiEncoderModel, Tokens]:
-    if backend != "torch":
-        session = Session.open(folder, backend, "bi-encoder")
+def _open(folder: Path, runtime: Runtime) -> tuple[BiEncoderModel, Tokens]:
+    if runtime.is_onnx:
+        session = Session.open(folder, runtime.backend, "bi-encoder")
         return OnnxBiEncoder(session), open_tokens(folder, read_config(folder))
+    if runtime.backend == "transformers":
+        model: BiEncoderModel = open_bi_encoder(
+            folder, runtime.device, runtime.dtype, runtime.trust_remote_code
+        )
+        return model, Tokens.open(folder)
+    check_memory(folder, runtime.dtype, runtime.device)
     loaded = load(folder)
-    return TorchBiEncoder(build(loaded)), loaded.tokens
+    return fast.FastBiEncoder(fast.build(loaded)), loaded.tokens
 
 
 def length_of(folder: Path, manifest: ModelManifest | None) -> int | None:
     """The length in tokens at which a folder says texts are truncated, if it says."""
     if manifest:
         return manifest.max_length
-    length = _read(folder / "sentence_bert_config.json").get("max_seq_length")
-    return int(length) if length else None
+    return max_seq_length(encoder_layout(folder, "query"), "query")
 
 
-def pooling_of(folder: Path, manifest: ModelManifest | None) -> Pooling:
+def pooling_of(folder: Path, manifest: ModelManifest | None, task: Task = "query") -> str:
     """How a folder says token vectors are pooled."""
     if manifest and manifest.pooling:
         return manifest.pooling
-    config = _read(pooling_folder(folder) / "config.json")
-    modes: tuple[tuple[str, Pooling], ...] = (
-        ("pooling_mode_mean_tokens", "mean"),
-        ("pooling_mode_cls_token", "cls"),
-    )
-    on = [name for name in config if name.startswith("pooling_mode_") and config[name] is True]
-    poolings = [pooling for name, pooling in modes if name in on]
-    pooling_mode = config.get("pooling_mode")
-    if pooling_mode in ("mean", "cls") and not on:
-        return "mean" if pooling_mode == "mean" else "cls"
-    if len(on) != 1 or not poolings:
+    pooling = encoder_layout(folder, task).pooling
+    if pooling is None:
         new = f"{folder.resolve().name}-imported"
-        problem = f"pools by {', '.join(on)}" if on else "does not say how token vectors are pooled"
         raise InputError(
-            f"{folder} {problem}",
+            f"{folder} does not say how token vectors are pooled",
             hint="say how, mean or cls, and use the new folder: "
             + command(
                 "import-model", folder, "-o", new, "--kind", "bi-encoder", "--pooling", "mean"
             )
             + '; in Python pooling="mean"',
         )
-    return poolings[0]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return json_of(path) if path.is_file() else {}
+    return pooling

@@ -2,71 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError, require
-from tamis.scorers._encoders import Encoder, build, pooled
-from tamis.scorers._heads import Head, head_of
-from tamis.scorers._onnx import Backend, OnnxCrossEncoder, Session
-from tamis.scorers.batches import TOKENS_PER_BATCH, Numbers, Rows, chunks, probability, run_batches
+from tamis.backends import fast
+from tamis.backends._heads import head_of
+from tamis.backends.batches import (
+    TOKENS_PER_BATCH,
+    Numbers,
+    Rows,
+    chunks,
+    probability,
+    run_batches,
+)
+from tamis.backends.choice import FAST, Runtime, choose_runtime
+from tamis.backends.memory import check_memory
+from tamis.backends.onnx import OnnxCrossEncoder, Session
+from tamis.backends.protocols import Backend, CrossEncoderModel
+from tamis.backends.tokens import Layout, TokenIds, Tokens, default_length, share_room
+from tamis.backends.transformers import TOKENS_PER_GPU_BATCH, open_cross_encoder
+from tamis.backends.weights import load, open_tokens, read_config
+from tamis.errors import InputError
 from tamis.scorers.model_manifest import manifest_for
+from tamis.scorers.modular_heads import is_modular, open_modular
 from tamis.scorers.origin import Origin, model_spec
-from tamis.scorers.tokens import Layout, TokenIds, Tokens, default_length, share_room
-from tamis.scorers.weights import load, open_tokens, read_config
+from tamis.scorers.sbert_layout import (
+    activation_of,
+    prompt_of,
+    sbert_config,
+    transformer_folder,
+)
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
-
-class CrossEncoderModel(Protocol):
-    """What runs a cross-encoder, on whatever back end."""
-
-    @property
-    def outputs(self) -> int:
-        """How many values it gives."""
-
-    @property
-    def longest(self) -> int:
-        """How many tokens a sequence may have."""
-
-    def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
-        """One row of outputs per sequence."""
-
-
-@dataclass(frozen=True, eq=False)
-class TorchCrossEncoder:
-    """A cross-encoder in torch."""
-
-    body: Encoder
-    head: Head
-
-    @property
-    def outputs(self) -> int:
-        """How many values it gives."""
-        return self.head.outputs
-
-    @property
-    def longest(self) -> int:
-        """How many tokens a sequence may have."""
-        return self.body.longest
-
-    def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
-        """One row of outputs per sequence."""
-        with require("torch").inference_mode():
-            states = pooled(self.body, sequences, segments, self.head.pooling)
-            values: Rows = self.head(states).numpy()
-        return values
+ACTIVATIONS: Mapping[str, Scale] = {
+    "torch.nn.modules.linear.Identity": "logit",
+    "torch.nn.modules.activation.Sigmoid": "probability",
+}
+"""What one output is under the activation that a folder names."""
 
 
 @dataclass(frozen=True, eq=False)
 class CrossEncoder:
-    """A BERT-like model with one output (taken as it is) or two (the probability of
-    the second class).
+    """A model for sequence classification with one output (a logit, or the probability that its
+    activation makes of it) or two (the probability of the second class).
     """
 
     model: CrossEncoderModel
@@ -79,6 +63,12 @@ class CrossEncoder:
     document_tokens: int | None = None
     """The length at which the text alone is truncated, before the pair is."""
     origin: Origin | None = None
+    prompt: str = ""
+    """What stands before every query."""
+    output: int | None = None
+    """Of more than two outputs, the one that says relevant: its share in the softmax is the score.
+    """
+    runtime: Runtime = FAST
 
     @classmethod
     def open(
@@ -87,28 +77,51 @@ class CrossEncoder:
         *,
         max_length: int | None = None,
         scale: Scale | None = None,
+        output: str | int | None = None,
         threads: int | None = None,
-        backend: Backend = "torch",
+        backend: Backend | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        trust_remote_code: bool = False,
     ) -> CrossEncoder:
         """The cross-encoder in a folder: any Hugging Face folder for sequence classification.
 
         What is not given is read from `tamis.json`; without one, pairs are truncated at 512 tokens
-        or at as many as the tokenizer says, one output is a logit and two are a probability.
+        or at as many as the tokenizer says, one output is what the activation named in the folder
+        makes of it (a logit where none is named), and two are a probability. Of more than two the
+        label or the number of the one that says relevant must be named by `output`.
         """
         path = Path(folder)
         manifest = manifest_for(path, "cross-encoder")
-        model, tokens = _open(path, backend)
+        place = transformer_folder(path)
+        config = read_config(place)
+        modular = is_modular(path)
+        runtime = choose_runtime(
+            "cross-encoder", config, place, backend or ("transformers" if modular else None),
+            device, dtype, trust_remote_code,
+        )  # fmt: skip
+        if modular:
+            model, tokens = open_modular(path, runtime), Tokens.open(place)
+        else:
+            model, tokens = _open(place, runtime)
         layout = tokens.pair_layout()
         length = max_length or (
-            manifest.max_length if manifest else default_length(path, model.longest)
+            manifest.max_length if manifest else default_length(place, model.longest)
         )
         check_length(length, model.longest, layout.extra)
-        value_scale = scale_of(model.outputs, scale or (manifest.scale if manifest else None))
-        document_tokens = manifest.document_tokens if manifest else None
-        origin = Origin.of("cross-encoder", path, backend, max_length=max_length, scale=scale)
+        outputs = model.outputs
+        said = scale or (manifest.scale if manifest else scale_of_activation(path, config, outputs))
         return cls(
-            model, tokens, layout, length, value_scale, threads,
-            document_tokens=document_tokens, origin=origin,
+            model, tokens, layout, length, scale_of(outputs, said), threads,
+            TOKENS_PER_BATCH if runtime.device == "cpu" else TOKENS_PER_GPU_BATCH,
+            document_tokens=manifest.document_tokens if manifest else None,
+            origin=Origin.of(
+                "cross-encoder", path, runtime.backend, max_length=max_length, scale=scale,
+                output=output,
+            ),
+            prompt=prompt_of(sbert_config(path), "query"),
+            output=output_of(path, config, outputs, output),
+            runtime=runtime,
         )  # fmt: skip
 
     def spec(self) -> Spec:
@@ -130,7 +143,7 @@ class CrossEncoder:
     def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         extra = self.layout.extra
         room = self.max_length - extra
-        queries = self.tokens.encode(pairs.queries, room)
+        queries = self.tokens.encode([self.prompt + query for query in pairs.queries], room)
         texts = self.tokens.encode(pairs.texts, room)
         index: list[tuple[int, int]] = pairs.index.tolist()
         longest = self.document_tokens or room
@@ -148,21 +161,67 @@ class CrossEncoder:
             ids, segments = zip(*joined_pairs, strict=True)
             return self._values(self.model.logits(ids, segments))
 
-        rows = run_batches(forward, lengths + extra, budget=self.budget, threads=self.threads)
+        threads = self.threads if self.runtime.device == "cpu" else 1
+        rows = run_batches(forward, lengths + extra, budget=self.budget, threads=threads)
         return rows[:, 0], (full_lengths - lengths).astype(np.int32)
 
     def _values(self, logits: Rows) -> Rows:
+        if self.output is not None:
+            return _share(logits, self.output)
         if logits.shape[1] == 2:
             return probability(logits[:, 1:] - logits[:, :1])
         return probability(logits) if self.scale == "probability" else logits
 
 
-def _open(folder: Path, backend: Backend) -> tuple[CrossEncoderModel, Tokens]:
-    if backend != "torch":
-        session = Session.open(folder, backend, "cross-encoder")
+def _share(logits: Rows, output: int) -> Rows:
+    """The softmax of one output."""
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    share: Rows = (powers[:, output] / powers.sum(1))[:, None]
+    return share
+
+
+def _open(folder: Path, runtime: Runtime) -> tuple[CrossEncoderModel, Tokens]:
+    if runtime.is_onnx:
+        session = Session.open(folder, runtime.backend, "cross-encoder")
         return OnnxCrossEncoder(session), open_tokens(folder, read_config(folder))
+    if runtime.backend == "transformers":
+        model: CrossEncoderModel = open_cross_encoder(
+            folder, runtime.device, runtime.dtype, runtime.trust_remote_code
+        )
+        return model, Tokens.open(folder)
+    check_memory(folder, runtime.dtype, runtime.device)
     loaded = load(folder)
-    return TorchCrossEncoder(build(loaded), head_of(loaded)), loaded.tokens
+    return fast.FastCrossEncoder(fast.build(loaded), head_of(loaded)), loaded.tokens
+
+
+def output_of(
+    folder: Path, config: Mapping[str, Any], outputs: int, output: str | int | None
+) -> int | None:
+    """Which of more than two outputs says relevant; None where there are one or two."""
+    labels = {str(name): int(number) for name, number in (config.get("label2id") or {}).items()}
+    number = labels.get(output) if isinstance(output, str) else output
+    if outputs <= 2 and output is None:
+        return None
+    if number is None or not 0 <= number < outputs:
+        named = ", ".join(labels) or f"0 to {outputs - 1}"
+        raise InputError(
+            f"{folder} has {outputs} outputs; a re-ranker has one or two, or says which it reads",
+            hint=f"say which means relevant: output=LABEL, one of {named}",
+        )
+    return number if outputs > 1 else None
+
+
+def scale_of_activation(folder: Path, config: Mapping[str, Any], outputs: int) -> Scale | None:
+    """What one output is under the activation that a folder names; None where it names none."""
+    name = activation_of(folder, config)
+    if outputs != 1:
+        return None
+    if name is not None and name not in ACTIVATIONS:
+        raise InputError(
+            f"{folder} names the activation {name}, which tamis does not run",
+            hint="say what its output is: --scale logit, or --scale probability",
+        )
+    return None if name is None else ACTIVATIONS[name]
 
 
 def check_length(length: int, longest: int, extra: int) -> None:
@@ -177,7 +236,7 @@ def check_length(length: int, longest: int, extra: int) -> None:
 def scale_of(outputs: int, scale: Scale | None) -> Scale:
     """The scale of a model with so many outputs: the given one, where that is possible."""
     default: Scale = "logit" if outputs == 1 else "probability"
-    if scale == "cosine" or (outputs == 2 and scale not in (None, "probability")):
+    if scale == "cosine" or (outputs > 1 and scale not in (None, "probability")):
         raise InputError(
             f"{outputs} outputs of a cross-encoder cannot be a {scale}",
             hint=f"say {default}",

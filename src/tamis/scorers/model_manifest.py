@@ -6,17 +6,18 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from tamis.backends.pooling import is_pooling
+from tamis.backends.protocols import KINDS, Kind
+from tamis.backends.weight_digests import WEIGHT_DIGESTS_KEY, weight_digests
 from tamis.errors import DamagedError, InputError
 from tamis.manifest import expect, read_manifest, write_manifest
-from tamis.scorers.weight_digests import WEIGHT_DIGESTS_KEY, weight_digests
 from tamis.types.pipeline import Scale
 
 LAYOUT = 1
-Kind = Literal["cross-encoder", "bi-encoder", "target-words"]
-KINDS: tuple[Kind, ...] = ("cross-encoder", "bi-encoder", "target-words")
-Pooling = Literal["mean", "cls"]
+EXPORTS = ("onnx", "graph.onnx")
+"""What exports are in a model folder."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,11 @@ class ModelManifest:
     outputs: int = 1
     document_tokens: int | None = None
     """The length at which a cross-encoder truncates the text, before the pair."""
-    pooling: Pooling | None = None
+    pooling: str | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    """What a bi-encoder reads before every query and every document, if not what its folder says in
+    the files of sentence-transformers."""
     documents: str | None = None
     """Of a bi-encoder that only learnt to read queries: the folder in its own folder with the model
     that documents are encoded by."""
@@ -57,7 +62,9 @@ _IS_VALID: Mapping[str, Callable[[Any], bool]] = {
     "outputs": lambda value: isinstance(value, int) and value > 0,
     "document_tokens": lambda value: isinstance(value, int) and value > 0,
     "scale": lambda value: value in get_args(Scale),
-    "pooling": lambda value: value in get_args(Pooling),
+    "pooling": is_pooling,
+    "query_prompt": lambda value: isinstance(value, str),
+    "document_prompt": lambda value: isinstance(value, str),
     "documents": lambda value: (
         isinstance(value, str) and value not in ("", "..", ".") and Path(value).name == value
     ),
@@ -116,11 +123,11 @@ def documents_of(folder: Path) -> Path:
 
 def copy_without_exports(folder: Path, target: Path) -> None:
     """Copy a model folder without its ONNX files, of which its manifest then says nothing."""
-    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("onnx"), dirs_exist_ok=True)
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns(*EXPORTS), dirs_exist_ok=True)
     for part in {target, documents_of(target)}:
         manifest = read_model_manifest(part)
         recorded = (read_manifest(part) or {}).get(WEIGHT_DIGESTS_KEY, {})
-        if "exports" in manifest.facts or any("onnx/" in name for name in recorded):
+        if "exports" in manifest.facts or any(name.endswith(".onnx") for name in recorded):
             facts = {name: fact for name, fact in manifest.facts.items() if name != "exports"}
             write_model_manifest(part, replace(manifest, facts=facts))
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tamis.backends.onnx import ONNX_FILES, export_files
+from tamis.backends.protocols import Backend, Kind
+from tamis.backends.weight_digests import Digests, digest_of
+from tamis.backends.weights import weight_files
+from tamis.errors import InputError
 from tamis.registry import absolute, python_spec
-from tamis.scorers._onnx import ONNX_FILES, Backend
-from tamis.scorers.model_manifest import Kind, find_model_manifest
-from tamis.scorers.weight_digests import Digests, digest_of
-from tamis.scorers.weights import weight_files
+from tamis.scorers.model_manifest import find_model_manifest
+from tamis.scorers.sbert_layout import encoder_layout
 from tamis.types import Spec
 from tamis.types.pipeline import SPEC_VERSION
 
@@ -46,9 +50,10 @@ class Origin:
     @property
     def identity(self) -> tuple[str, ...]:
         """The SHA-256 of the weights, the same for torch and for its export in full precision."""
-        torch_files = weight_files(self.folder) if self.backend == "onnx" else []
-        if torch_files and all(path.is_file() for path in torch_files):
-            return tuple(sorted(digest_of(self.folder, path) for path in torch_files))
+        if self.backend == "onnx":
+            with suppress(InputError):  # there is nothing but the export
+                files = files_read(self.folder, "fast").values()
+                return tuple(sorted(digest_of(self.folder, path) for path in files))
         return tuple(sorted(self.weights.values()))
 
     def weight_files(self) -> dict[str, Path]:
@@ -70,11 +75,19 @@ class Origin:
 
 def files_read(folder: Path, backend: Backend) -> dict[str, Path]:
     """The files of weights that a back end reads of a model folder, by their names in it."""
-    paths = weight_files(folder) if backend == "torch" else [folder / ONNX_FILES[backend]]
+    layouts = [encoder_layout(folder, task) for task in ("query", "document")]
+    places = list(dict.fromkeys(layout.transformer for layout in layouts))
+    paths = [file for place in places for file in _weights(place, backend)]
+    modules = dict.fromkeys(path for layout in layouts for path in layout.module_folders)
+    paths += [file for module in modules for file in weight_files(module)]
     manifest = find_model_manifest(folder)
     if manifest and manifest.documents:
         paths += files_read(folder / manifest.documents, backend).values()
     return {path.relative_to(folder).as_posix(): path for path in paths}
+
+
+def _weights(folder: Path, backend: Backend) -> list[Path]:
+    return export_files(folder, backend) if backend in ONNX_FILES else weight_files(folder)
 
 
 def model_spec(origin: Origin | None, scorer: object) -> Spec:

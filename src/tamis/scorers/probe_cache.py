@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from tamis import __version__, durable
+from tamis.backends.batches import Rows
+from tamis.backends.weight_digests import cache_folder, recorded_digests
 from tamis.errors import TamisError
-from tamis.scorers.batches import Rows
 from tamis.scorers.model_manifest import documents_of
 from tamis.scorers.origin import Origin
-from tamis.scorers.weight_digests import cache_folder, recorded_digests
 from tamis.search.embeddings import PROBES
 
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*/config.json")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from tamis.backends.tokens import Tokens
 from tamis.errors import InputError
-from tamis.scorers.tokens import Tokens
 
 WORD_START_MARKS = ("▁", "Ġ")
 """How SentencePiece and byte-level vocabularies mark the start of a word."""

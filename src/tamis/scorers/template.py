@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tamis.backends.tokens import TokenIds, Tokens, clean, share_room
 from tamis.errors import InputError
-from tamis.scorers.tokens import TokenIds, Tokens, clean, share_room
 
 PAIRS_PER_BATCH = 64
 FIELD = re.compile(r"\{(query|document)\}")

@@ -64,6 +64,10 @@ def model_key(encoder: object, prompt: str = "") -> str:
     origin = getattr(encoder, "origin", None)
     weights = [type(encoder).__name__] if origin is None else list(origin.identity)
     settings = [str(getattr(encoder, name, None)) for name in ("max_length", "pooling")]
+    own = [getattr(encoder, name, None) for name in ("prompt", "truncate_dim", "include_prompt")]
+    own.append(getattr(getattr(encoder, "runtime", None), "dtype", "float32"))
+    if any(own[:2]) or own[3] != "float32":
+        settings += map(str, own)
     facts = json.dumps([weights, settings, prompt])
     return hashlib.sha256(facts.encode()).hexdigest()[: 2 * KEY_BYTES]
 
@@ -123,6 +127,8 @@ class CachedEncoder:
 
     def __init__(self, encoder: Encoder, folder: Path, key: str, max_bytes: int) -> None:
         self.encoder, self.folder, self.max_bytes = for_documents(encoder), folder, max_bytes
+        self.prompts: tuple[str, str] | None = getattr(encoder, "prompts", None)
+        self.runtime = getattr(encoder, "runtime", None)
         self._model_folder = folder / key
         self.probe = probe(encoder)
         self.num_found = self.num_encoded = 0

@@ -180,7 +180,17 @@ def count_documents_without_embeddings(snapshot: Snapshot) -> int:
 def check_encoder(index: Index, encoder: Encoder) -> None:
     """Refuse an encoder that is not the one that made the embeddings of an index."""
     embeddings = index.snapshot.embeddings
-    if embeddings and not same_encoder(embeddings[0].probe, probe(encoder)):
+    if not embeddings:
+        return
+    recorded, model = embeddings[0].model, embeddings[0].model.of(encoder)
+    if model.document_prompt != recorded.document_prompt:
+        raise InputError(
+            f"{index.path} was encoded with {recorded.document_prompt!r} before every document, "
+            f"not with {model.document_prompt!r}",
+            hint="search with the prompts it was encoded with, or encode again: tamis update with "
+            "--dense and --encode-again",
+        )
+    if not same_encoder(embeddings[0].probe, probe(encoder), recorded.dtype, model.dtype):
         raise InputError(
             f"{index.path} was encoded by another encoder, {embeddings[0].model.name}",
             hint="search with that one, or encode again with the other: "

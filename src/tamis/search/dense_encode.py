@@ -65,7 +65,7 @@ def make_job(
     """A job that goes on with existing embeddings; by default in the same passages."""
     recorded = existing[0].facts["passages"]["passages"] if existing else "whole"
     spec = parse_spec(passages or recorded)
-    model_record = model or EmbeddingModel(type(encoder).__name__)
+    model_record = (model or EmbeddingModel(type(encoder).__name__)).of(encoder)
     job = Job(for_documents(encoder), model_record, spec, tokens, probe(encoder))
     for embeddings in existing:
         was = embeddings.facts["passages"]
@@ -73,7 +73,13 @@ def make_job(
             raise _other_settings(
                 f"passages {' by '.join(was.values())}", " by ".join(spec.record().values())
             )
-        if not same_encoder(embeddings.probe, job.probe):
+        if embeddings.model.document_prompt != model_record.document_prompt:
+            raise _other_settings(
+                f"the prompt {embeddings.model.document_prompt!r} before every document",
+                repr(model_record.document_prompt),
+            )
+        dtypes = embeddings.model.dtype, model_record.dtype
+        if not same_encoder(embeddings.probe, job.probe, *dtypes):
             raise _other_settings(f"the encoder {embeddings.model.name}", model_record.name)
     return job
 

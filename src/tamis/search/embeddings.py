@@ -13,7 +13,7 @@ Rows stand in the order of their documents. How they are made is left to `dense_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -42,7 +42,9 @@ MAX_INT8 = 127
 PROBES = ("a drum sieve sorts grain", "the quick brown fox jumps over the lazy dog " * 40)
 REMEMBERED_ROWS = 8
 PROBE_TOLERANCE = 1e-3
-"""Largest difference between two probes of one encoder, relative to the embedding's length."""
+HALF_PROBE_TOLERANCE = 2e-2
+"""Largest difference between two probes of one encoder, relative to the embedding's length: in
+float32, and where one of them is in half precision."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,20 @@ class EmbeddingModel:
     name: str
     sha256: str = ""
     reference: str = ""
+    query_prompt: str = ""
+    document_prompt: str = ""
+    """What the encoder read before every query, and before every document."""
+    dtype: str = "float32"
+    """The precision it ran in."""
+
+    def of(self, encoder: object) -> EmbeddingModel:
+        """The same with the prompts and the precision of the encoder itself, if it has them."""
+        dtype = getattr(getattr(encoder, "runtime", None), "dtype", self.dtype)
+        own = self.query_prompt, self.document_prompt
+        query_prompt, document_prompt = getattr(encoder, "prompts", None) or own
+        return replace(
+            self, query_prompt=query_prompt, document_prompt=document_prompt, dtype=dtype
+        )
 
 
 @runtime_checkable
@@ -79,7 +95,7 @@ def encode_with_truncation(
     return rows, np.asarray(truncated_tokens, np.int32)
 
 
-def for_documents(encoder: Encoder | CountingEncoder) -> Any:
+def for_documents(encoder: object) -> Any:
     """What encodes documents: the encoder, or the one that it names where it only reads queries."""
     other = getattr(encoder, "documents", None)
     return other if isinstance(other, CountingEncoder) else encoder
@@ -98,12 +114,14 @@ def probe(encoder: Encoder | CountingEncoder) -> Rows:
     return rows
 
 
-def same_encoder(first: Rows, second: Rows) -> bool:
-    """Whether two probes are of one encoder."""
+def same_encoder(first: Rows, second: Rows, *dtypes: str) -> bool:
+    """Whether two probes are of one encoder, which ran in these precisions."""
+    exact = all(dtype == "float32" for dtype in dtypes)
+    tolerance = PROBE_TOLERANCE if exact else HALF_PROBE_TOLERANCE
     if first.shape != second.shape:
         return False
     reach = np.abs(first - second).max(initial=0.0)
-    return bool(reach <= PROBE_TOLERANCE * np.linalg.norm(first, axis=1).max(initial=0.0))
+    return bool(reach <= tolerance * np.linalg.norm(first, axis=1).max(initial=0.0))
 
 
 def quantise(rows: Rows) -> dict[str, NDArray[Any]]:

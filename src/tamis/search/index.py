@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from tamis import durable, manifest
 from tamis.collection.objects import AnyDocuments, stream_documents
-from tamis.errors import InputError, TamisError
+from tamis.errors import InputError, TamisError, check_path
 from tamis.search.build import BASE_MEMORY
 from tamis.search.commit import (
     KIND,
@@ -77,6 +77,7 @@ class Index:
     @classmethod
     def open(cls, path: Path | str, analyzer: Analyzer | None = None) -> Index:
         """Open an index; one whose analyzer is a Python function needs that analyzer again."""
+        check_path(path, "an index")
         path = Path(path)
         expect_index(path)
         return cls(path, _open_snapshot(path), _analyzer_of(path, analyzer))
@@ -95,6 +96,7 @@ class Index:
         `documents` are `Document`s, strings, dictionaries, (id, text) pairs, a DataFrame, a
         collection or the path of one.
         """
+        check_path(path, "an index")
         path, analysis = Path(path), _find_analyzer(analyzer)
         check_memory(memory)
         with durable.new_folder(path, force=force) as folder:

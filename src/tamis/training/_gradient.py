@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.backends._dropout import generator_of
+from tamis.backends.batches import single_threaded_torch, usable_threads
+from tamis.backends.weights import Tensor
 from tamis.errors import require
-from tamis.scorers._dropout import generator_of
-from tamis.scorers.batches import single_threaded_torch, usable_threads
-from tamis.scorers.weights import Tensor
 
 if TYPE_CHECKING:
     from tamis.training.trainable import Tokenised, Trainable

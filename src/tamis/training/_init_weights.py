@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tamis.backends import _bert, _modernbert, _t5, fast
+from tamis.backends._heads import HEADS
+from tamis.backends.tokens import DEFAULT_LENGTH
+from tamis.backends.weights import Loaded, Tensor, Weights, take, width_of
 from tamis.errors import InputError, require
 from tamis.models.base_models import identify
-from tamis.scorers import _bert, _encoders, _modernbert, _t5
-from tamis.scorers._heads import HEADS
 from tamis.scorers.bi_encoder import length_of as text_length_of
 from tamis.scorers.bi_encoder import pooling_of
 from tamis.scorers.cross_encoder import check_length, scale_of
 from tamis.scorers.model_manifest import Base, ModelManifest, find_model_manifest
 from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.target_words import DEFAULT_TEMPLATE, length_of
-from tamis.scorers.tokens import DEFAULT_LENGTH
-from tamis.scorers.weights import Loaded, Tensor, Weights, take, width_of
 
 INIT_STD = 0.02
 """BERT's own."""
@@ -122,7 +122,7 @@ def init_cross_encoder(
 ) -> InitialModel:
     """A cross-encoder: the base's body and its head, or a fresh one."""
     loaded = start.loaded
-    longest = _encoders.build(loaded).longest
+    longest = fast.build(loaded).longest
     manifest = find_model_manifest(loaded.folder)
     length = max_length or (manifest.max_length if manifest else min(DEFAULT_LENGTH, longest))
     check_length(length, longest, loaded.tokens.pair_layout().extra)
@@ -159,7 +159,7 @@ def init_bi_encoder(start: TrainingStart, max_length: int | None) -> InitialMode
             f"{folder} is a {manifest.scorer}, not a bi-encoder",
             hint="train it by a recipe for that, or name a bi-encoder",
         )
-    longest = _encoders.build(loaded).longest
+    longest = fast.build(loaded).longest
     length = max_length or text_length_of(folder, manifest) or min(DEFAULT_LENGTH, longest)
     check_length(length, longest, loaded.tokens.single_layout().extra)
     body, pooler = _body("model", loaded)
@@ -204,7 +204,7 @@ def init_target_words(
             f"{loaded.folder} names no target words", hint='give two, for example "true" "false"'
         )
     first, second = ids = word_ids(loaded.tokens, target_words)
-    length = length_of(loaded, max_length or (manifest.max_length if manifest else None))
+    length = length_of(loaded.config, max_length or (manifest.max_length if manifest else None))
     _t5.build(loaded, length)
     name = loaded.tokens.backend.id_to_token
     initial_manifest = ModelManifest(

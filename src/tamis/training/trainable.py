@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.backends.protocols import KINDS, Kind
+from tamis.backends.tokens import TokenIds
+from tamis.backends.weights import Tensor, load
 from tamis.errors import InputError, require
 from tamis.models.base_models import find_base, model_packages
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
-from tamis.scorers.model_manifest import KINDS, Kind, ModelManifest, documents_of
-from tamis.scorers.tokens import TokenIds
-from tamis.scorers.weights import Tensor, load
+from tamis.scorers.model_manifest import ModelManifest, documents_of
 from tamis.training._gradient import accumulate
 from tamis.training._init_weights import (
     TrainingStart,

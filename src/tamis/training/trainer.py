@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tamis.backends.batches import single_threaded_torch, usable_threads
 from tamis.errors import TrainingError, require
 from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
 from tamis.models.base_models import find_base, model_packages, sha256
 from tamis.pipeline.document_lookup import DocumentLookup
 from tamis.pipeline.stored_embeddings import stored_texts
-from tamis.scorers.batches import single_threaded_torch, usable_threads
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import documents_of
 from tamis.training import checkpoints

@@ -69,6 +69,9 @@ class IdPairs(NamedTuple):
 
 def read_pairs(frame: Frame, names: Sequence[str]) -> IdPairs:
     """The query and document ids, no pair twice; `names` are the columns that a table needs."""
+    if not hasattr(frame, "columns"):
+        columns = ", ".join(names)
+        raise InputError(f"{type(frame).__name__} is no DataFrame", hint=f"with columns {columns}")
     queries, query = Ids.numbering(_read_texts(frame, QUERY, names))
     docs, doc = Ids.numbering(_read_texts(frame, DOCUMENT, names))
     order = np.lexsort((doc, query))  # stable: a second row of a pair stands after the first

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.errors import check_type
 from tamis.types._string_numbers import Table, number_strings
 from tamis.types._strings import Bytes, Positions, frozen, gather, pack, positions
 
@@ -29,6 +30,7 @@ class Ids:
     @classmethod
     def of(cls, strings: Iterable[str]) -> Ids:
         """A table of these strings; repeated ones are kept once."""
+        check_type(strings, Iterable, "a table of ids", 'a list of strings: ["d1", "d2"]')
         return cls.numbering(list(strings))[0]
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError
+from tamis.errors import InputError, check_nested
 from tamis.types import frames
 from tamis.types.ids import Ids
 
@@ -59,6 +59,7 @@ class Qrels:
     @classmethod
     def from_dict(cls, judged: Mapping[str, Mapping[str, int]]) -> Qrels:
         """Judgements from `{query: {document: grade}}`, the shape other tools use."""
+        check_nested(judged, "judgements", 'a dictionary: {"q1": {"d1": 1}}')
         rows = [(q, d, g) for q, grades in judged.items() for d, g in grades.items()]
         queries = Ids.of(judged)
         docs, doc = Ids.numbering([d for _, d, _ in rows])

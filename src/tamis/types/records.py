@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import InputError
+from tamis.errors import InputError, check_type
 from tamis.types.ids import Ids
 
 
@@ -75,6 +75,11 @@ class Queries:
     @classmethod
     def of(cls, queries: Iterable[Query]) -> Queries:
         """Queries from records in any order; a field that some lack is empty there."""
+        hint = 'a list of queries: [Query("q1", "some words")]'
+        check_type(queries, Iterable, "queries", hint)
+        queries = list(queries)
+        for query in queries:
+            check_type(query, Query, "a query", hint)
         records = sorted(queries, key=lambda query: query.id.encode())
         for before, after in pairwise(records):
             if before.id == after.id:

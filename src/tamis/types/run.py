@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tamis.errors import InputError
+from tamis.errors import InputError, check_nested
 from tamis.types import frames
 from tamis.types.ids import Ids
 from tamis.types.order import repeated, trec_eval_order
@@ -152,6 +152,7 @@ class Run:
     @classmethod
     def from_dict(cls, rankings: Mapping[str, Mapping[str, float]]) -> Run:
         """A run from `{query: {document: score}}`, the shape other tools use."""
+        check_nested(rankings, "a run", 'a dictionary: {"q1": {"d1": 2.5}}')
         queries = Queries(Ids.of(rankings))
         rows = [(doc, score) for query in queries.ids for doc, score in rankings[query].items()]
         docs, doc = Ids.numbering([doc for doc, _ in rows])

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tamis.errors import InputError
 from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
-from tamis.fitting.plan import Budget, Step
+from tamis.fitting.plan import SIEVE_SECONDS, Budget, Step
 from tamis.fitting.query_splits import sample
 from tamis.fitting.system import Retriever
 from tamis.pages.text_format import signed
@@ -25,12 +25,12 @@ class BM25(Retriever):
     """The lexical baseline."""
 
     key, name = "bm25", "BM25"
-    description = "index, tune and search by words"
+    description = "index, tune and search by words; write the sieve"
     has_comparable_scores: ClassVar[bool] = True
 
     def plan(self, budget: Budget) -> None:
         """See `SystemKind.plan`."""
-        seconds = 2 + budget.data.num_documents / 5_000
+        seconds = 2 + SIEVE_SECONDS + budget.data.num_documents / 5_000
         budget.require(Step(self.key, self.name, self.description, seconds))
 
     def prepare(self, fit: FitInputs) -> Spec:

@@ -12,11 +12,11 @@ from tamis.collection.loss_notes import counted
 from tamis.evaluation import evaluate, t_test
 from tamis.fitting.candidates import RetrieverRuns
 from tamis.fitting.context import FitInputs
-from tamis.fitting.plan import MIN_QUERIES, Budget, DataSizes, Step
+from tamis.fitting.plan import EXPORT_SECONDS, MIN_QUERIES, Budget, DataSizes, Step
 from tamis.fitting.query_encoder_export import describe_export, export_query_encoder
 from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
-from tamis.models.folder import open_scorer
+from tamis.models.folder import open_scorer, torch_backend
 from tamis.pages.text_format import p_text
 from tamis.pipeline.document_lookup import IndexLookup
 from tamis.pipeline.hybrid import lexical_dense_hybrid
@@ -52,9 +52,10 @@ class HybridKind(Retriever):
     def seconds(self, budget: Budget) -> float:
         """See `SystemKind.seconds`."""
         data = budget.data
+        export = EXPORT_SECONDS if data.exports else 0.0
         if data.encoded:
-            return 0.0
-        return data.num_documents * data.passages * budget.pace * (1 - data.cached_share)
+            return export
+        return export + data.num_documents * data.passages * budget.pace * (1 - data.cached_share)
 
     def plan(self, budget: Budget) -> None:
         """See `SystemKind.plan`."""
@@ -67,7 +68,7 @@ class HybridKind(Retriever):
         assert fit.base is not None
         base, threads = fit.base.folder, fit.request.threads
         if not fit.index.snapshot.embeddings:
-            encoder = cast(Encoder, open_scorer(base, threads=threads, backend="torch"))
+            encoder = cast(Encoder, open_scorer(base, threads=threads, backend=torch_backend(base)))
             with fit.work.timed(self.timing("encode")):
                 _, model = find_encoder(str(fit.request.base))
                 with fit.embeddings.on_disk(encoder) or nullcontext(encoder) as documents_encoder:

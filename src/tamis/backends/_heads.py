@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tamis.errors import InputError
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers._layers import Activation, Linear, Norm, activation
-from tamis.scorers.model_manifest import Pooling
-from tamis.scorers.weights import Loaded, Tensor, take
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends._layers import Activation, Linear, Norm, activation
+from tamis.backends.weights import Loaded, Tensor, take
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,13 @@ class Head:
     activation: Activation
     norm: Norm | None
     out: Linear
-    pooling: Pooling = "cls"
+    pooling: str = "cls"
     drops_input: bool = False
 
     def __call__(self, states: Tensor, dropout: Dropout = NO_DROPOUT) -> Tensor:
         if self.drops_input:
             states = dropout.states(states)
-        inner = self.dense(states, self.activation)
+        inner = self.activation(self.dense(states))
         return self.out(dropout.states(self.norm(inner) if self.norm else inner))
 
     @property
@@ -70,7 +68,7 @@ def head_of(loaded: Loaded) -> Head:
         norm_weight = take(weights, f"{names.norm}.weight", folder)
         norm = Norm(norm_weight, weights.get(f"{names.norm}.bias"), config.get("norm_eps", 1e-5))
     function = names.activation or config.get("classifier_activation", "gelu")
-    head = Head(
+    return Head(
         linear(names.dense),
         activation(function, folder),
         norm,
@@ -78,9 +76,3 @@ def head_of(loaded: Loaded) -> Head:
         "mean" if config.get("classifier_pooling") == "mean" else "cls",
         names.drops_input,
     )
-    if head.outputs > 2:
-        raise InputError(
-            f"{folder} has {head.outputs} outputs; a re-ranker has one or two",
-            hint="train it with one output",
-        )
-    return head

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-from tamis.errors import InputError, require
-from tamis.scorers.tokens import Tokens, json_of
-from tamis.scorers.weight_digests import check_weights
+from tamis.backends.tokens import Tokens, json_of
+from tamis.backends.weight_digests import check_weights
+from tamis.errors import InputError, command, require
 
 Tensor = Any
 Weights = dict[str, Tensor]
@@ -32,7 +33,10 @@ def load(folder: Path) -> Loaded:
     config = read_config(folder)
     require("torch")  # before tokenizers, which the same extra brings
     tokens = Tokens.open(folder)
+    layers = config.get("num_hidden_layers")
     weights = read_weights(folder)
+    if isinstance(layers, int):
+        check_layers(folder, (name for name in weights if _layer(name) >= layers))
     check_vocabulary(folder, tokens, weights)
     return Loaded(folder, config, weights, tokens)
 
@@ -41,6 +45,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a folder."""
     path = folder / "config.json"
     if not path.is_file():
+        refuse_adapter(folder)
         problem = "has no config.json" if folder.is_dir() else "is not a folder"
         raise InputError(
             f"{folder} {problem}",
@@ -52,13 +57,32 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+WIDTH_NAMES = ("hidden_size", "d_model", "dim", "n_embd")
+"""What configs call the number of dimensions of a token's vector."""
+
+
 def width_of(config: Mapping[str, Any]) -> int:
-    """How many values an encoder's vector of a token has.
+    """The number of dimensions of a token's vector.
 
     >>> width_of({"model_type": "distilbert", "dim": 768})
     768
     """
-    return int(config["dim" if config["model_type"] == "distilbert" else "hidden_size"])
+    return int(next(config[name] for name in WIDTH_NAMES if name in config))
+
+
+ADAPTER_CONFIG = "adapter_config.json"
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Refuse a folder of LoRA adapters alone, and say how they are merged with their base."""
+    path = folder / ADAPTER_CONFIG
+    if path.is_file():
+        base = json_of(path).get("base_model_name_or_path") or "not named"
+        new = f"{folder.resolve().name}-merged"
+        raise InputError(
+            f"{folder} holds LoRA adapters only; the model they belong to is {base}",
+            hint=f"merge the two: {command('import-model', folder, '-o', new)}, then use {new}",
+        )
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -77,6 +101,7 @@ def weight_files(folder: Path) -> list[Path]:
             files = [old]
     for file in files:
         if not file.is_file():
+            refuse_adapter(folder)
             raise InputError(
                 f"{folder} has no weights: there is no {file.name}",
                 hint="save the model with save_pretrained, which writes model.safetensors",
@@ -90,7 +115,7 @@ def read_weights(folder: Path) -> Weights:
     weights: Weights = {}
     for file in weight_files(folder):
         check_weights(folder, file)
-        for name, tensor in _read(file).items():
+        for name, tensor in read_file(file).items():
             weights[name] = tensor.float() if tensor.is_floating_point() else tensor
             if not bool(torch.isfinite(weights[name]).all()):
                 raise InputError(
@@ -100,7 +125,8 @@ def read_weights(folder: Path) -> Weights:
     return weights
 
 
-def _read(file: Path) -> Weights:
+def read_file(file: Path) -> Weights:
+    """The tensors in a file of weights; nothing that is pickled is run."""
     torch, damaged = require("torch"), require("safetensors").SafetensorError
     try:
         weights: Weights = (
@@ -121,8 +147,27 @@ def open_tokens(folder: Path, config: Mapping[str, Any]) -> Tokens:
     """The tokenizer of a folder whose weights are not read: checked against its config."""
     tokens, rows = Tokens.open(folder), config.get("vocab_size")
     if isinstance(rows, int):
-        _check_rows(folder, tokens, rows)
+        check_rows(folder, tokens, rows)
     return tokens
+
+
+LAYER = re.compile(r"(?:^|\.)(?:layers?|layer_groups|h|block|blocks)\.(\d+)\.")
+
+
+def _layer(name: str) -> int:
+    """The number of the layer that a weight is of; -1 for another."""
+    found = LAYER.search(name)
+    return int(found[1]) if found else -1
+
+
+def check_layers(folder: Path, unexpected: Iterable[str]) -> None:
+    """Refuse weights of layers that the config does not have, which would be left out unsaid."""
+    layers = [name for name in sorted(unexpected) if LAYER.search(name) and "decoder." not in name]
+    if layers:
+        raise InputError(
+            f"{folder}: the weights have {layers[0]}, for which config.json has no layer",
+            hint="config.json and weights are of different models: copy both from the same place",
+        )
 
 
 def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
@@ -131,10 +176,11 @@ def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
              "embed_tokens.weight", "wte.weight")  # fmt: skip
     rows = [len(weights[name]) for name in weights if name.endswith(names)]
     if rows:
-        _check_rows(folder, tokens, rows[0])
+        check_rows(folder, tokens, rows[0])
 
 
-def _check_rows(folder: Path, tokens: Tokens, rows: int) -> None:
+def check_rows(folder: Path, tokens: Tokens, rows: int) -> None:
+    """Refuse a tokenizer that was not made for a model with so many embeddings."""
     if not tokens.size <= rows <= tokens.size + MAX_PADDING_ROWS:
         raise InputError(
             f"{folder}: the tokenizer has {tokens.size} ids, the weights have {rows} embeddings",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.backends.weights import Tensor
 from tamis.errors import require
-from tamis.scorers.weights import Tensor
 
 SHARE_STEPS = 1 << 16
 """A share is rounded to one in so many: two random bytes decide about a value."""

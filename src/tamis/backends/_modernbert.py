@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tamis.errors import InputError, require
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers._layers import (
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends._layers import (
     Activation,
     Linear,
     Norm,
@@ -30,9 +29,10 @@ from tamis.scorers._layers import (
     token_rows,
     under_prefix,
 )
-from tamis.scorers.batches import groups
-from tamis.scorers.tokens import TokenIds
-from tamis.scorers.weights import Loaded, Tensor, take
+from tamis.backends.batches import groups
+from tamis.backends.tokens import TokenIds
+from tamis.backends.weights import Loaded, Tensor, take
+from tamis.errors import InputError, require
 
 WORDS = "embeddings.tok_embeddings.weight"
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
@@ -72,9 +72,6 @@ class ModernBert:
     word_emb: Tensor
     embedding_norm: Norm
     layers: tuple[Layer, ...]
-    last_qkv: Linear
-    """The last layer's, not packed: where only first tokens are wanted, it is taken apart."""
-    last_key: Linear
     final_norm: Norm
     heads: int
     activation: Activation
@@ -136,15 +133,13 @@ class ModernBert:
         return require("torch").cat(outputs)
 
     def _add(self, linear: Linear, inner: Tensor, states: Tensor) -> Tensor:
-        if not self.dropout.attention:
-            return linear.plus(inner, states)
         left = replace(self.dropout, hidden=self.dropout.attention)
         return left.states(linear(inner)).add_(states)
 
     def _feed(self, layer: Layer, states: Tensor) -> Tensor:
         normed = layer.norm(states)
-        inner = layer.gate.times(normed, layer.inner(normed, self.activation))
-        return layer.output.plus(self.dropout.states(inner), states)
+        inner = self.activation(layer.inner(normed)) * layer.gate(normed)
+        return layer.output(self.dropout.states(inner)).add_(states)
 
     def _last_layer(self, states: Tensor, batch: Batch) -> Tensor:
         """One row of queries a sequence, at position zero, where nothing turns."""
@@ -155,8 +150,8 @@ class ModernBert:
             lengths = [(count, min(length, self.reach + 1)) for count, length in lengths]
         normed = layer.attn_norm(states) if layer.attn_norm else states
         size = states.shape[1] // self.heads
-        query, _, value = thirds(self.last_qkv)
-        keys = turned(self.last_key(normed), turn, self.heads).view(-1, self.heads, size)
+        query, key, value = thirds(layer.qkv)
+        keys = turned(key(normed), turn, self.heads).view(-1, self.heads, size)
         queries = query(first_rows(normed, lengths)).view(-1, self.heads, size) * size**-0.5
         mean = folded_mean(queries, normed, lengths, self.dropout, keys=keys)
         attended = project_means(mean, value)
@@ -238,7 +233,7 @@ def build(loaded: Loaded, dropout: Dropout = NO_DROPOUT) -> ModernBert:
     """The body of a ModernBERT model from its folder."""
     config, folder = loaded.config, loaded.folder
     by_name = under_prefix(loaded.weights, WORDS)
-    heads, count = config["num_attention_heads"], config["num_hidden_layers"]
+    heads = config["num_attention_heads"]
     epsilon = config.get("norm_eps", 1e-5)
     word_emb = take(by_name, WORDS, folder)
 
@@ -258,21 +253,19 @@ def build(loaded: Loaded, dropout: Dropout = NO_DROPOUT) -> ModernBert:
         return Layer(
             kind,
             norm(f"{prefix}.attn_norm") if number else None,
-            qkv(number).packed(),
-            linear(f"{prefix}.attn.Wo").packed(),
+            qkv(number),
+            linear(f"{prefix}.attn.Wo"),
             norm(f"{prefix}.mlp_norm"),
-            inner.packed(),
-            gate.packed(),
-            linear(f"{prefix}.mlp.Wo").packed(),
+            inner,
+            gate,
+            linear(f"{prefix}.mlp.Wo"),
         )
 
-    last_qkv, hidden = qkv(count - 1), int(word_emb.shape[1])
+    hidden = int(word_emb.shape[1])
     return ModernBert(
         word_emb=word_emb,
         embedding_norm=norm("embeddings.norm"),
         layers=tuple(layer(number, kind) for number, kind in enumerate(kinds(config))),
-        last_qkv=last_qkv,
-        last_key=thirds(last_qkv)[1].packed(),
         final_norm=norm("final_norm"),
         heads=heads,
         activation=activation(config.get("hidden_activation", "gelu"), folder),
@@ -307,6 +300,13 @@ def speed(config: Mapping[str, Any], kind: str, size: int, folder: object) -> Te
     name, default = THETA[kind]
     theta = settings.get("rope_theta") or config.get(name) or default
     return 1.0 / (theta ** (torch.arange(0, size, 2, dtype=torch.float) / size))
+
+
+def has_plain_turns(config: Mapping[str, Any]) -> bool:
+    """Whether no kind of layer scales its rotary positions."""
+    settings = (config.get("rope_parameters") or {}).values()
+    types = (kind.get("rope_type", "default") for kind in settings if isinstance(kind, dict))
+    return not config.get("rope_scaling") and all(name == "default" for name in types)
 
 
 def halves(linear: Linear) -> tuple[Linear, Linear]:

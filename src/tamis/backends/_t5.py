@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tamis.errors import require
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers._layers import (
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends._layers import (
     activation,
     attention,
     distance_bias,
@@ -21,9 +20,10 @@ from tamis.scorers._layers import (
     rows,
     token_rows,
 )
-from tamis.scorers.batches import Rows, groups
-from tamis.scorers.tokens import TokenIds
-from tamis.scorers.weights import Loaded, Tensor, take
+from tamis.backends.batches import Rows, groups
+from tamis.backends.tokens import TokenIds
+from tamis.backends.weights import Loaded, Tensor, take
+from tamis.errors import require
 
 FAMILIES = ("t5", "mt5")
 
@@ -216,7 +216,7 @@ def build(loaded: Loaded, longest: int, dropout: Dropout = NO_DROPOUT) -> T5:
         decoder_norm=weight("decoder.final_layer_norm"),
         heads=config["num_heads"],
         epsilon=config.get("layer_norm_epsilon", 1e-6),
-        activation=activation(activation_name(config), folder).function,
+        activation=activation(activation_name(config), folder),
         start_token=config.get("decoder_start_token_id", config.get("pad_token_id", 0)),
         output_scale=config["d_model"] ** -0.5 if scaled else 1.0,
         dropout=dropout,

@@ -4,9 +4,12 @@ layers share.
 
 from __future__ import annotations
 
-from tamis.scorers._bert import Bert, Names, build_named, shape_of
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers.weights import Loaded
+from collections.abc import Mapping
+from typing import Any
+
+from tamis.backends._bert import Bert, Names, build_named, shape_of
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends.weights import Loaded
 
 NAMES = Names(
     segments=None,
@@ -16,6 +19,14 @@ NAMES = Names(
     distances="encoder.relative_attention_bias.weight",
 )
 FIRST_POSITION = 2
+BUCKETS = 32
+"""How many rows a bias by distance has: transformers computes with so many, whatever a config says.
+"""
+
+
+def has_known_buckets(config: Mapping[str, Any]) -> bool:
+    """Whether a model's bias by distance has the rows that transformers reads."""
+    return bool(config.get("relative_attention_num_buckets", BUCKETS) == BUCKETS)
 
 
 def build(loaded: Loaded, dropout: Dropout = NO_DROPOUT) -> Bert:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ from tamis.errors import InputError, require
 TokenIds = NDArray[np.int32]
 TEXTS_PER_BATCH = 256
 DEFAULT_LENGTH = 512
+OLDER_FILES = (
+    "vocab.txt", "vocab.json", "spiece.model", "spm.model", "tokenizer.model",
+    "sentencepiece.bpe.model",
+)  # fmt: skip
+"""Where tokenizers were kept before there was tokenizer.json."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +76,9 @@ class Tokens:
         """The tokenizer in a Hugging Face folder."""
         path = folder / "tokenizer.json"
         if path.is_file():
-            json_of(path)
             backend = _read_tokenizer(path)
-        elif any((folder / name).is_file() for name in ("vocab.txt", "vocab.json", "spiece.model")):
-            auto = require("transformers").AutoTokenizer
-            backend = auto.from_pretrained(folder, local_files_only=True).backend_tokenizer
+        elif any((folder / name).is_file() for name in OLDER_FILES):
+            backend = _converted(folder)
         else:
             raise InputError(
                 f"{folder} has no tokenizer: there is no tokenizer.json",
@@ -84,7 +88,7 @@ class Tokens:
         backend.no_padding()
         return cls(backend, _has_segments(folder))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """One more than the highest id it can give."""
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
@@ -123,11 +127,32 @@ class Tokens:
         return Layout(tuple(ids[: inside[0]]), (), tuple(ids[inside[-1] + 1 :]))
 
 
+def _converted(folder: Path) -> Any:
+    """A tokenizer in an older format, as transformers converts it."""
+    auto = require("transformers").AutoTokenizer
+    try:
+        return auto.from_pretrained(folder, local_files_only=True).backend_tokenizer
+    except (ImportError, ValueError, OSError, AttributeError, KeyError, TypeError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(
+            f"{folder} has no tokenizer.json, and its tokenizer cannot be converted: "
+            f"{reason[0][:150]}",
+            hint="where sentencepiece is installed, AutoTokenizer.from_pretrained(FOLDER)"
+            ".save_pretrained(FOLDER) writes tokenizer.json",
+        ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is no file."""
+    return json_of(path) if path.is_file() else {}
+
+
 def _read_tokenizer(path: Path) -> Any:
     tokenizer = require("tokenizers").Tokenizer
     try:
         return tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing more exact
+        json_of(path)  # which may say more of what is wrong
         raise InputError(
             f"{path} holds no tokenizer: {error}", hint="save it again, or copy the folder again"
         ) from None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tamis.scorers._bert import Bert, Names, Shape, build_named
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers.weights import Loaded
+from tamis.backends._bert import Bert, Names, Shape, build_named
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends.weights import Loaded
 
 NAMES = Names(
     segments=None,

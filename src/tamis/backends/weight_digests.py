@@ -14,7 +14,7 @@ from tamis.manifest import NAME, read_manifest
 
 WEIGHT_DIGESTS_KEY = "weights_sha256"
 """The manifest's key for the digest of each file."""
-WEIGHT_FILES = ("*.safetensors", "*.bin", "onnx/*.onnx")
+WEIGHT_FILES = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
 Digests = dict[str, str]
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tamis.errors import InputError, require
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers._layers import (
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends._layers import (
     Activation,
     Linear,
     Norm,
@@ -32,9 +31,10 @@ from tamis.scorers._layers import (
     token_rows,
     under_prefix,
 )
-from tamis.scorers.batches import groups
-from tamis.scorers.tokens import TokenIds
-from tamis.scorers.weights import Loaded, Tensor, take
+from tamis.backends.batches import groups
+from tamis.backends.tokens import TokenIds
+from tamis.backends.weights import Loaded, Tensor, take
+from tamis.errors import InputError, require
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
 WORDS = "embeddings.word_embeddings.weight"
@@ -62,8 +62,6 @@ class Bert:
     position_emb: Tensor
     embedding_norm: Norm
     layers: tuple[Layer, ...]
-    last_qkv: Linear
-    """The last layer's, not packed: what folding takes apart."""
     heads: int
     activation: Activation
     first_position: int
@@ -123,19 +121,17 @@ class Bert:
         return self.dropout.states(self.embedding_norm(states))
 
     def _feed(self, layer: Layer, states: Tensor) -> Tensor:
-        inner = layer.intermediate(states, self.activation)
+        inner = self.activation(layer.intermediate(states))
         return layer.output_norm(self._add(layer.output, inner, states))
 
     def _add(self, linear: Linear, inner: Tensor, states: Tensor) -> Tensor:
-        if not self.dropout.hidden:
-            return linear.plus(inner, states)
         return self.dropout.states(linear(inner)).add_(states)
 
     def _last_layer(
         self, states: Tensor, lengths: list[tuple[int, int]], bias: Tensor | None
     ) -> Tensor:
         layer, firsts = self.layers[-1], first_rows(states, lengths)
-        query, key, value = thirds(self.last_qkv)
+        query, key, value = thirds(layer.qkv)
         size = states.shape[1] // self.heads
         queries = query(firsts).view(-1, self.heads, size) * size**-0.5
         key_weight = key.weight.view(self.heads, size, -1)
@@ -216,17 +212,14 @@ def build_named(loaded: Loaded, names: Names, shape: Shape, dropout: Dropout) ->
     def qkv(number: int) -> Linear:
         return linear(*(f"{names.layer}.{number}.{name}" for name in names.qkv))
 
-    last = shape.layers - 1
-    last_qkv = qkv(last)
-
     def layer(number: int) -> Layer:
         prefix = f"{names.layer}.{number}."
         return Layer(
-            (last_qkv if number == last else qkv(number)).packed(),
-            linear(prefix + names.attn_out).packed(),
+            qkv(number),
+            linear(prefix + names.attn_out),
             norm(prefix + names.attn_norm),
-            linear(prefix + names.intermediate).packed(),
-            linear(prefix + names.output).packed(),
+            linear(prefix + names.intermediate),
+            linear(prefix + names.output),
             norm(prefix + names.output_norm),
         )
 
@@ -238,7 +231,6 @@ def build_named(loaded: Loaded, names: Names, shape: Shape, dropout: Dropout) ->
         position_emb=positions,
         embedding_norm=norm("embeddings.LayerNorm"),
         layers=tuple(layer(number) for number in range(shape.layers)),
-        last_qkv=last_qkv,
         heads=shape.heads,
         activation=activation(shape.activation, folder),
         first_position=shape.first_position,

@@ -6,19 +6,20 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tamis.backends import fast
+from tamis.backends.weights import Loaded, read_weights
 from tamis.errors import InputError
+from tamis.fitting.query_encoder_export import export_query_encoder, has_export
 from tamis.models import import_model, open_scorer
 from tamis.models.onnx_files import write_float
-from tamis.scorers import _encoders
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.scorers.model_manifest import Pooling
-from tamis.scorers.weights import Loaded, read_weights
 from tamis.training.trainable import open_trainable
 from tamis.types import Pairs
 
@@ -94,7 +95,7 @@ def pair_of_models(config: Any) -> tuple[Any, Any]:
     theirs = shaken(transformers.AutoModel.from_config(config))
     weights = {name: value.detach() for name, value in theirs.state_dict().items()}
     plain = json.loads(config.to_json_string())
-    return _encoders.build(Loaded(Path("none"), plain, weights, None)), theirs  # type: ignore[arg-type]
+    return fast.build(Loaded(Path("none"), plain, weights, None)), theirs  # type: ignore[arg-type]
 
 
 def sequences_of(lengths: Sequence[int]) -> list[Any]:
@@ -142,7 +143,7 @@ def test_older_names_of_bases_are_read() -> None:
     }
     old |= {"global_rope_theta": 500.0, "local_rope_theta": 40.0, "global_attn_every_n_layers": 3}
     weights = {name: value.detach() for name, value in theirs.state_dict().items()}
-    older = _encoders.build(Loaded(Path("none"), old, weights, None))  # type: ignore[arg-type]
+    older = fast.build(Loaded(Path("none"), old, weights, None))  # type: ignore[arg-type]
     sequences = sequences_of(LENGTHS)
     with torch.inference_mode():
         assert torch.equal(
@@ -160,7 +161,7 @@ def test_scaled_turns_and_unknown_families_are_refused() -> None:
     ):
         loaded = Loaded(Path("none"), {**plain, **change}, dict(theirs.state_dict()), None)  # type: ignore[arg-type]
         with pytest.raises(InputError, match=words):
-            _encoders.build(loaded)
+            fast.build(loaded)
 
 
 def saved(folder: Path, model: Any) -> Path:
@@ -208,7 +209,7 @@ def test_a_cross_encoder_predicts_as_sentence_transformers(
 @pytest.mark.parametrize("name", KINDS[:3])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_a_bi_encoder_encodes_as_sentence_transformers(
-    name: str, pooling: Pooling, tmp_path: Path
+    name: str, pooling: str, tmp_path: Path
 ) -> None:
     sbert = pytest.importorskip("sentence_transformers")
     folder = saved(tmp_path / "plain", transformers.AutoModel.from_config(CONFIGS[name]()))
@@ -292,3 +293,29 @@ def test_an_export_says_which_families_it_knows(tmp_path: Path) -> None:
     scorer = CrossEncoder.open(folder)
     with pytest.raises(InputError, match="'distilbert', which tamis does not export"):
         write_float(tmp_path / "model.onnx", scorer, folder)
+
+
+def test_a_fit_leaves_queries_of_these_families_to_torch(tmp_path: Path) -> None:
+    plain = saved(tmp_path / "plain", transformers.AutoModel.from_config(CONFIGS["distilbert"]()))
+    import_model(plain, tmp_path / "made", kind="bi-encoder", pooling="mean")
+    index = SimpleNamespace(snapshot=SimpleNamespace(embeddings=True))
+    fit: Any = SimpleNamespace(base=SimpleNamespace(folder=tmp_path / "made"), index=index)
+    export_query_encoder(fit, tmp_path / "made")  # fails where it goes on: there is no fit.work
+    assert not has_export(tmp_path / "made")
+
+
+def test_configs_that_only_transformers_runs_are_left_to_it() -> None:
+    yarn = {"full_attention": {"rope_type": "yarn"}}
+    plain: dict[str, dict[str, Any]] = {
+        "distilbert": {"activation": "sine"},
+        "mpnet": {"relative_attention_num_buckets": 8},
+        "modernbert": {"rope_parameters": yarn},
+    }
+    for name, other in plain.items():
+        config = json.loads(CONFIGS[name]().to_json_string())
+        assert fast.applies("cross-encoder", config) and fast.applies("bi-encoder", config)
+        assert not fast.applies("bi-encoder", {**config, **other})
+    named = {"model_type": "modernbert", "hidden_activation": "sine"}
+    assert not fast.applies("bi-encoder", named)
+    odd = {"model_type": "modernbert", "classifier_activation": "sine"}
+    assert fast.applies("bi-encoder", odd) and not fast.applies("cross-encoder", odd)

@@ -1,97 +1,35 @@
 """What forwards without padding share: dense layers, norms, and attention within each sequence.
 
 Sequences stand end to end in one matrix, those of the same length side by side, so that attention
-takes them in one call. While scoring, a dense layer multiplies by weights that oneDNN has laid out
-once, and its activation, product or sum runs in the same pass.
+takes them in one call.
 """
 
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends.tokens import TokenIds
+from tamis.backends.weights import Tensor, Weights
 from tamis.errors import InputError, require
-from tamis.scorers._dropout import NO_DROPOUT, Dropout
-from tamis.scorers.tokens import TokenIds
-from tamis.scorers.weights import Tensor, Weights
 
-PACKED_FOR_TOKENS = 1024
-"""The number of rows that oneDNN lays weights out for: `TOKENS_PER_BATCH`."""
-X86 = ("x86_64", "AMD64")
-
-
-@dataclass(frozen=True)
-class Activation:
-    """An activation function, and what oneDNN calls it."""
-
-    function: Callable[[Tensor], Tensor]
-    fused: tuple[str, str]
-
-
-IDENTITY = Activation(lambda states: states, ("none", ""))
+Activation = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """x Wᵀ + b, then an activation."""
+    """x Wᵀ + b."""
 
     weight: Tensor
     bias: Tensor | None = None
-    is_packed: bool = False
 
-    def __call__(self, states: Tensor, activation: Activation = IDENTITY) -> Tensor:
-        torch = require("torch")
-        if self.is_packed:
-            name, variant = activation.fused
-            return torch.ops.mkldnn._linear_pointwise(
-                states, self.weight, self.bias, name, [], variant
-            )
-        return activation.function(torch.nn.functional.linear(states, self.weight, self.bias))
-
-    def plus(self, states: Tensor, other: Tensor) -> Tensor:
-        """X Wᵀ + b + other."""
-        torch = require("torch")
-        if self.is_packed:
-            operation = torch.ops.mkldnn._linear_pointwise.binary
-            return operation(states, other, self.weight, self.bias, "add")
-        return torch.nn.functional.linear(states, self.weight, self.bias) + other
-
-    def times(self, states: Tensor, other: Tensor) -> Tensor:
-        """(x Wᵀ + b) · other, value by value."""
-        torch = require("torch")
-        if self.is_packed:
-            operation = torch.ops.mkldnn._linear_pointwise.binary
-            return operation(states, other, self.weight, self.bias, "mul")
-        return torch.nn.functional.linear(states, self.weight, self.bias) * other
-
-    def packed(self) -> Linear:
-        """The same layer as oneDNN reads it, where it can and no gradient is wanted.
-
-        On an AMD EPYC (Zen 4) that multiplies 1.1 to 1.2 times as fast as torch's own product for
-        1,000 rows, and 1.5 times for 20 (`python -m benchmarks.forwards`).
-        """
-        if not can_pack(self.weight):
-            return self
-        reorder = require("torch").ops.mkldnn._reorder_linear_weight
-        return Linear(reorder(self.weight.contiguous(), PACKED_FOR_TOKENS), self.bias, True)
-
-
-def can_pack(weight: Tensor) -> bool:
-    """Whether oneDNN multiplies by this weight."""
-    torch = require("torch")
-    return bool(
-        weight.device.type == "cpu"
-        and weight.dtype == torch.float32
-        and not weight.requires_grad
-        and platform.machine() in X86
-        and torch.backends.mkldnn.is_available()
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    )
+    def __call__(self, states: Tensor) -> Tensor:
+        return require("torch").nn.functional.linear(states, self.weight, self.bias)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,14 +200,14 @@ def activation(name: str, folder: object) -> Activation:
     def gelu_by_tanh(states: Tensor) -> Tensor:
         return function.gelu(states, approximate="tanh")
 
-    functions = {
-        "tanh": Activation(torch.tanh, ("tanh", "")),
-        "gelu": Activation(function.gelu, ("gelu", "none")),
-        "gelu_new": Activation(gelu_by_tanh, ("gelu", "tanh")),
-        "gelu_pytorch_tanh": Activation(gelu_by_tanh, ("gelu", "tanh")),
-        "relu": Activation(torch.relu, ("relu", "")),
-        "silu": Activation(function.silu, ("swish", "")),
-        "swish": Activation(function.silu, ("swish", "")),
+    functions: dict[str, Activation] = {
+        "tanh": torch.tanh,
+        "gelu": function.gelu,
+        "gelu_new": gelu_by_tanh,
+        "gelu_pytorch_tanh": gelu_by_tanh,
+        "relu": torch.relu,
+        "silu": function.silu,
+        "swish": function.silu,
     }
     if name not in functions:
         raise InputError(

@@ -1,0 +1,1 @@
+"""What runs a model: our own forward on a CPU, transformers on any device, or ONNX Runtime."""

@@ -1,0 +1,281 @@
+"""A model of transformers on its device: how it is opened, and how a batch runs through it.
+
+Sequences are padded on their right to the longest of their batch. That is exact for encoders,
+which mask what is padded, and for causal models, which do not look ahead. Where a model for
+classification finds its last token by a pad token and names none, a batch has sequences of one
+length only.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+
+from tamis.backends.batches import Rows, groups
+from tamis.backends.devices import torch_dtype
+from tamis.backends.memory import check_memory
+from tamis.backends.protocols import Family, Kind
+from tamis.backends.tokens import TokenIds, Tokens
+from tamis.backends.weight_digests import check_weights
+from tamis.backends.weights import Tensor, check_layers, check_rows, read_config, weight_files
+from tamis.errors import InputError, require
+
+UNUSED = ("pooler.", "embeddings.position_ids", "decoder.", "lm_head.")
+"""Weights that may be missing where the vectors of tokens are read."""
+MAX_LENGTH_WITHOUT_POSITIONS = 4096
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """What transformers prints while it loads is for its own users."""
+    logging = require("transformers.utils.logging")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A model of transformers on its device, which takes token ids as the scorers make them."""
+
+    model: Any
+    device: Any
+    pad: int
+    inputs: frozenset[str]
+    """The names of what its forward takes."""
+    one_length: bool = False
+    """Whether the sequences of a batch must have one length."""
+    logged: list[str] = field(default_factory=list)
+
+    def forward(
+        self,
+        sequences: Sequence[TokenIds],
+        segments: Sequence[TokenIds] | None = None,
+        **more: Any,
+    ) -> Any:
+        """What the model gives for a batch, with gradients outside inference."""
+        batch = self.batch(sequences, segments)
+        options = {"use_cache": False, "return_dict": True, **more}
+        chosen = {name: value for name, value in options.items() if self._takes(name)}
+        return self.model(**batch, **chosen)
+
+    def batch(
+        self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds] | None = None
+    ) -> dict[str, Tensor]:
+        """The sequences padded to a rectangle, on the model's device."""
+        lengths = np.array([len(sequence) for sequence in sequences])
+        mask = np.arange(lengths.max())[None, :] < lengths[:, None]
+        ids = np.full(mask.shape, self.pad, np.int64)
+        ids[mask] = np.concatenate(sequences)
+        arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+        if segments is not None and self._takes("token_type_ids"):
+            arrays["token_type_ids"] = np.zeros_like(ids)
+            arrays["token_type_ids"][mask] = np.concatenate(segments)
+        torch = require("torch")
+        return {name: torch.as_tensor(array, device=self.device) for name, array in arrays.items()}
+
+    def run(
+        self,
+        sequences: Sequence[TokenIds],
+        segments: Sequence[TokenIds] | None,
+        read: Callable[[Sequence[TokenIds], Sequence[TokenIds] | None], Tensor],
+    ) -> Rows:
+        """One row per sequence, in float32, without gradients; see `read`."""
+        blocks = _same_lengths(sequences) if self.one_length else [slice(0, len(sequences))]
+        rows = []
+        with require("torch").inference_mode():
+            for block in blocks:
+                some = None if segments is None else segments[block]
+                rows += self._halved(sequences[block], some, read)
+        return np.concatenate(rows)
+
+    def _halved(
+        self,
+        sequences: Sequence[TokenIds],
+        segments: Sequence[TokenIds] | None,
+        read: Callable[[Sequence[TokenIds], Sequence[TokenIds] | None], Tensor],
+    ) -> list[Rows]:
+        """The rows of a batch; where the device has too little memory, of its halves."""
+        try:
+            return [read(sequences, segments).float().cpu().numpy()]
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        if len(sequences) == 1:
+            raise InputError(
+                f"a text of {len(sequences[0])} tokens does not fit into the memory of "
+                f"{self.device}",
+                hint="truncate texts at fewer tokens, or use another dtype or device",
+            )
+        self._free(len(sequences))
+        half = len(sequences) // 2
+        first, second = slice(0, half), slice(half, None)
+        return [
+            *self._halved(sequences[first], None if segments is None else segments[first], read),
+            *self._halved(sequences[second], None if segments is None else segments[second], read),
+        ]
+
+    def _free(self, size: int) -> None:
+        torch = require("torch")
+        if str(self.device).startswith("cuda"):
+            torch.cuda.empty_cache()
+        if not self.logged:
+            self.logged.append("out of memory")
+            _log.warning(
+                "%s is out of memory with %d texts: they are run in halves", self.device, size
+            )
+
+    def _takes(self, name: str) -> bool:
+        return name in self.inputs
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch says that a device has too little memory."""
+    torch = require("torch")
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower()
+
+
+def _same_lengths(sequences: Sequence[TokenIds]) -> list[slice]:
+    blocks, start = [], 0
+    for count, _ in groups([len(sequence) for sequence in sequences]):
+        blocks.append(slice(start, start + count))
+        start += count
+    return blocks
+
+
+def open_network(
+    folder: Path,
+    auto_class: str,
+    device: str,
+    dtype: str,
+    trust: bool,
+    kind: Kind,
+    family: Family | None = None,
+) -> Network:
+    """The model of a folder on a device, all of whose weights were there and fit."""
+    for file in weight_files(folder):
+        check_weights(folder, file)
+    check_memory(folder, dtype, device)
+    model = _load(folder, auto_class, dtype, trust, kind, family)
+    tokens, embeddings = Tokens.open(folder), model.get_input_embeddings()
+    if embeddings is not None and hasattr(embeddings, "weight"):
+        check_rows(folder, tokens, len(embeddings.weight))
+    _check_finite(folder, model)
+    model = model.to(device).eval()
+    inputs = frozenset(inspect.signature(model.forward).parameters)
+    if not tokens.segmented:
+        inputs -= {"token_type_ids"}
+    text_config = model.config.get_text_config()
+    pad = getattr(text_config, "pad_token_id", None)
+    one_length = False
+    if pad is None or pad < 0:
+        one_length = kind == "cross-encoder" and hasattr(model, "score")
+        if one_length:  # no token is taken for padding: the last one is read
+            text_config.pad_token_id = model.config.pad_token_id = -1
+        pad = 0
+    return Network(model, require("torch").device(device), int(pad), inputs, one_length)
+
+
+def _load(
+    folder: Path, name: str, dtype: str, trust: bool, kind: Kind, family: Family | None
+) -> Any:
+    transformers, errors = require("transformers"), require("safetensors").SafetensorError
+    auto = getattr(transformers, name)
+    try:
+        with quiet_transformers():
+            model, info = auto.from_pretrained(
+                folder, local_files_only=True, dtype=torch_dtype(dtype),
+                output_loading_info=True, trust_remote_code=trust,
+            )  # fmt: skip
+    except (
+        errors,
+        UnpicklingError,
+        OSError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+        ImportError,
+    ) as error:
+        raise _unreadable(folder, kind, trust, error) from error
+    missing = sorted(info["missing_keys"])
+    if kind == "bi-encoder":
+        missing = [key for key in missing if not any(part in key for part in UNUSED)]
+    if missing or info.get("mismatched_keys"):
+        raise _misfit(folder, missing, info.get("mismatched_keys"), kind, family)
+    check_layers(folder, info["unexpected_keys"])
+    return model
+
+
+def _misfit(
+    folder: Path, missing: Sequence[str], mismatched: Any, kind: Kind, family: Family | None
+) -> InputError:
+    if missing:
+        hint = "is this the kind of model you think it is? config.json and weights disagree"
+        if family:
+            hint = "a language model has a head that writes words; is it an encoder?"
+        what = f"{family} language model" if family else kind
+        return InputError(f"{folder} has no weights {missing[0]} and is no {what}", hint=hint)
+    first = sorted(mismatched)[0]
+    name = first[0] if isinstance(first, tuple) else first
+    return InputError(
+        f"{folder}: {name} has another shape than config.json says",
+        hint="config.json and weights are of different models: copy both from the same place",
+    )
+
+
+def _unreadable(folder: Path, kind: Kind, trust: bool, error: Exception) -> InputError:
+    config, reason = read_config(folder), str(error).strip().splitlines()
+    if config.get("auto_map") and not trust:
+        return InputError(
+            f"{folder} is run by code of its own (model type {config['model_type']!r}), which "
+            "tamis does not run unasked",
+            hint=f"read that code; then allow it by name: --trust-remote-code {folder}",
+        )
+    return InputError(
+        f"transformers cannot open {folder} as a {kind}: "
+        f"{reason[0][:200] if reason else type(error).__name__}",
+        hint="do config.json and weights belong together, and is transformers new enough for it?",
+    )
+
+
+def _check_finite(folder: Path, model: Any) -> None:
+    torch = require("torch")
+    for name, weight in model.named_parameters():
+        if not bool(torch.isfinite(weight).all()):
+            raise InputError(
+                f"{folder}: {name} has values that are not numbers (NaN or infinite)",
+                hint="the training failed or the file is damaged: take an earlier copy",
+            )
+
+
+def longest_of(model: Any) -> int:
+    """How many tokens a sequence may have: as many as there are positions.
+
+    Where a table of positions has a row for padding, positions are counted from the one after it.
+    """
+    for module in model.modules():
+        table: Any = getattr(module, "position_embeddings", None)
+        padding = getattr(table, "padding_idx", None)
+        if padding is not None and hasattr(table, "num_embeddings"):
+            return int(table.num_embeddings) - int(padding) - 1
+    config = model.config.get_text_config()
+    longest = getattr(config, "max_position_embeddings", None)
+    return longest if isinstance(longest, int) and longest > 0 else MAX_LENGTH_WITHOUT_POSITIONS

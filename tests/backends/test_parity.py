@@ -1,0 +1,188 @@
+"""Every architecture scores as transformers and sentence-transformers do, on tiny random models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.backends.tiny import (
+    CONFIGS,
+    EVERY,
+    LENGTH,
+    QUERIES,
+    TEXTS,
+    cross_encoder,
+    pairs_of,
+    save,
+    tokenizer,
+    torch,
+    transformers,
+)
+
+from tamis.backends.protocols import Family
+from tamis.scorers.bi_encoder import BiEncoder
+from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.target_words import TargetWords
+from tamis.types import Pairs
+
+sentence_transformers: Any = pytest.importorskip(
+    "sentence_transformers", reason="sentence-transformers is not installed"
+)
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+FAST = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "modernbert")
+TOLERANCE = 1e-4
+BETWEEN_BACK_ENDS = 1e-5
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_a_cross_encoder(architecture: str, tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path, architecture)
+    scorer = CrossEncoder.open(folder, backend="transformers", device="cpu")
+    scores = scorer.score(EVERY)
+    other = sentence_transformers.CrossEncoder(str(folder), device="cpu")
+    other[0].processor = tokenizer()
+    expected = other.predict(pairs_of(EVERY), activation_fn=torch.nn.Identity())
+    assert np.ptp(expected) > 0.01
+    assert np.abs(scores.values - expected).max() < TOLERANCE
+    assert scores.truncated_tokens.sum() == 0
+    alone = replace(scorer, budget=1).score(EVERY).values
+    together = replace(scorer, budget=10_000).score(EVERY).values
+    assert np.abs(alone - together).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("architecture", FAST)
+def test_the_fast_back_end_is_taken_and_gives_the_same(architecture: str, tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path, architecture)
+    fast = CrossEncoder.open(folder, device="cpu")
+    assert fast.runtime.backend == "fast"
+    other = CrossEncoder.open(folder, backend="transformers", device="cpu")
+    difference = fast.score(EVERY).values - other.score(EVERY).values
+    assert np.abs(difference).max() < BETWEEN_BACK_ENDS
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("architecture", FAST)
+def test_the_fast_back_end_gives_the_same_embeddings(
+    architecture: str, pooling: str, tmp_path: Path
+) -> None:
+    bi_encoder(tmp_path, architecture, pooling)
+    fast = BiEncoder.open(tmp_path / "model", backend="fast")
+    other = BiEncoder.open(tmp_path / "model", backend="transformers", device="cpu")
+    rows, expected = fast.encode(TEXTS), other.encode(TEXTS)
+    assert np.abs(rows - expected).max() < BETWEEN_BACK_ENDS
+    assert np.abs(rows[0] - rows[1]).max() > 0.01
+
+
+def test_two_outputs(tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path, "electra", 2)
+    scorer = CrossEncoder.open(folder, device="cpu")
+    other = sentence_transformers.CrossEncoder(str(folder), device="cpu")
+    expected = other.predict(pairs_of(EVERY), apply_softmax=True)[:, 1]
+    assert scorer.runtime.backend == "transformers" and scorer.scale == "probability"
+    assert np.abs(scorer.score(EVERY).values - expected).max() < TOLERANCE
+
+
+def test_long_pairs_are_counted_as_truncated(tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path, "electra")
+    pairs = Pairs(["drum sieve"], ["grain " * 500, "sea"], np.array([[0, 0], [0, 1]], np.int32))
+    room = LENGTH - 4 - 3  # the tokenizer's own limit, less three special tokens
+    scores = CrossEncoder.open(folder, device="cpu").score(pairs)
+    assert scores.truncated_tokens.tolist() == [500 + 2 - room, 0]
+    kept = Pairs(["drum sieve"], ["grain " * (room - 2)], np.array([[0, 0]], np.int32))
+    whole = CrossEncoder.open(folder, device="cpu").score(kept)
+    assert whole.truncated_tokens.sum() == 0
+    assert abs(scores.values[0] - whole.values[0]) < TOLERANCE
+
+
+def bi_encoder(folder: Path, architecture: str, pooling: str = "mean") -> Any:
+    modules = sentence_transformers.sentence_transformer.modules
+    plain = save(folder / "plain", architecture, "AutoModel")
+    transformer = modules.Transformer(str(plain))
+    transformer.processor = tokenizer()
+    made = sentence_transformers.SentenceTransformer(
+        modules=[transformer, modules.Pooling(24, pooling_mode=pooling)], device="cpu"
+    )
+    made.save_pretrained(str(folder / "model"))
+    return made
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_a_bi_encoder(architecture: str, tmp_path: Path) -> None:
+    made = bi_encoder(tmp_path, architecture)
+    encoder = BiEncoder.open(tmp_path / "model", backend="transformers", device="cpu")
+    expected = made.encode(TEXTS, normalize_embeddings=True)
+    rows, truncated_tokens = encoder.encode_with_truncation(TEXTS)
+    assert np.abs(expected[0] - expected[1]).max() > 0.01
+    assert np.abs(rows - expected).max() < TOLERANCE
+    assert truncated_tokens.sum() == 0
+    alone = replace(encoder, budget=1).encode(TEXTS)
+    assert np.abs(alone - replace(encoder, budget=10_000).encode(TEXTS)).max() < TOLERANCE
+
+
+TEMPLATE = "Query : {query} Document : {document} Relevant :"
+LANGUAGE_MODELS: tuple[tuple[str, Family, str], ...] = (
+    ("t5", "sequence-to-sequence", "AutoModelForSeq2SeqLM"),
+    ("bart", "sequence-to-sequence", "AutoModelForSeq2SeqLM"),
+    ("gpt2", "causal", "AutoModelForCausalLM"),
+    ("qwen3", "causal", "AutoModelForCausalLM"),
+    ("llama", "causal", "AutoModelForCausalLM"),
+    ("distilbert", "masked", "AutoModelForMaskedLM"),
+    ("modernbert", "masked", "AutoModelForMaskedLM"),
+)
+
+
+@pytest.mark.parametrize(("architecture", "family", "auto"), LANGUAGE_MODELS)
+def test_target_words(architecture: str, family: Family, auto: str, tmp_path: Path) -> None:
+    folder = save(tmp_path, architecture, auto)
+    scorer = TargetWords.open(
+        folder, ["true", "false"], template=TEMPLATE, backend="transformers", device="cpu"
+    )
+    assert scorer.family == family
+    model = getattr(transformers, auto).from_pretrained(folder).eval()
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)
+    expected = []
+    for query, text in pairs_of(EVERY):
+        filled = TEMPLATE.format(query=query, document=text)
+        encoded = tokens(filled + " [MASK]" * (family == "masked"), return_tensors="pt")
+        encoded.pop("token_type_ids", None)
+        with torch.inference_mode():
+            if family == "sequence-to-sequence":
+                start = torch.tensor([[model.config.decoder_start_token_id]])
+                logits = model(**encoded, decoder_input_ids=start).logits[0, 0]
+            elif family == "causal":
+                logits = model(**encoded).logits[0, -1]
+            else:
+                place = (encoded["input_ids"][0] == tokens.mask_token_id).nonzero()[-1, 0]
+                logits = model(**encoded).logits[0, place]
+        words = logits[tokens.convert_tokens_to_ids(["true", "false"])]
+        expected.append(float(words.softmax(0)[0]))
+    values = scorer.score(EVERY).values
+    assert np.ptp(expected) > 0.001
+    assert np.abs(values - expected).max() < TOLERANCE
+    together = replace(scorer, budget=10_000).score(EVERY).values
+    assert np.abs(values - together).max() < TOLERANCE
+
+
+def test_a_causal_cross_encoder_without_a_pad_token_reads_the_last_token(tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path, "llama", pad_token_id=None)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)
+    expected = []
+    with torch.inference_mode():
+        for query, text in pairs_of(EVERY):
+            ids = tokens(query, text, return_tensors="pt")["input_ids"]
+            expected.append(float(model(ids).logits[0, 0]))
+    scorer = CrossEncoder.open(folder, device="cpu")
+    values = replace(scorer, budget=10_000).score(EVERY).values
+    assert np.abs(values - expected).max() < TOLERANCE
+
+
+def test_queries_of_one_pair_equal_those_of_many(tmp_path: Path) -> None:
+    scorer = CrossEncoder.open(cross_encoder(tmp_path, "qwen2"), device="cpu")
+    values = scorer.score(EVERY).values
+    for number, (q, t) in enumerate(EVERY.index.tolist()):
+        one = Pairs([QUERIES[q]], [TEXTS[t]], np.zeros((1, 2), np.int32))
+        assert abs(float(scorer.score(one).values[0]) - values[number]) < TOLERANCE
