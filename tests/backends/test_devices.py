@@ -117,7 +117,7 @@ def on_meta(network: Any) -> Any:
 
 def test_all_of_a_batch_is_made_on_the_models_device(tmp_path: Path) -> None:
     folder = cross_encoder(tmp_path / "cross", "distilbert")
-    cross = CrossEncoder.open(folder, device="cpu").model
+    cross = CrossEncoder.open(folder, device="cpu", backend="transformers").model
     assert isinstance(cross, TransformersCrossEncoder)
     cross = replace(cross, network=on_meta(cross.network))
     seen = Elsewhere()
@@ -127,7 +127,7 @@ def test_all_of_a_batch_is_made_on_the_models_device(tmp_path: Path) -> None:
     assert {str(tensor.device) for tensor in batch.values()} == {"meta"}
     assert str(scores.device) == "meta" and scores.shape == (2, 1)
     assert "cpu" not in seen.devices
-    body = BiEncoder.open(folder, pooling="mean", device="cpu").model
+    body = BiEncoder.open(folder, pooling="mean", device="cpu", backend="transformers").model
     assert isinstance(body, TransformersBiEncoder)
     body = replace(body, network=on_meta(body.network))
     seen = Elsewhere()
@@ -187,7 +187,7 @@ def test_out_of_memory_halves_the_batch_and_says_so_once(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = cross_encoder(tmp_path, "electra")
-    model = CrossEncoder.open(folder, device="cpu").model
+    model = CrossEncoder.open(folder, device="cpu", backend="transformers").model
     assert isinstance(model, TransformersCrossEncoder)
     error = {
         "torch": torch.OutOfMemoryError("too much"),
@@ -206,7 +206,9 @@ def test_out_of_memory_halves_the_batch_and_says_so_once(
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory(tmp_path: Path) -> None:
-    model = CrossEncoder.open(cross_encoder(tmp_path, "electra"), device="cpu").model
+    model = CrossEncoder.open(
+        cross_encoder(tmp_path, "electra"), device="cpu", backend="transformers"
+    ).model
     assert isinstance(model, TransformersCrossEncoder)
     sequences = [np.full(3, 7, np.int32)] * 2
     with pytest.raises(RuntimeError, match="shapes"):
@@ -230,7 +232,7 @@ def test_memory_is_predicted_from_the_headers(
 
 
 def _model(folder: Path) -> Any:
-    model = CrossEncoder.open(folder, device="cpu").model
+    model = CrossEncoder.open(folder, device="cpu", backend="transformers").model
     assert isinstance(model, TransformersCrossEncoder)
     return model.network.model
 
@@ -253,12 +255,12 @@ def test_one_thread_runs_a_gpus_batches(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_gradients_flow_through_what_training_reads(tmp_path: Path) -> None:
     folder = cross_encoder(tmp_path / "cross", "distilbert")
-    cross = CrossEncoder.open(folder, device="cpu").model
+    cross = CrossEncoder.open(folder, device="cpu", backend="transformers").model
     assert isinstance(cross, TransformersCrossEncoder)
     cross.scores(SEQUENCES, None).sum().backward()
     head = cross.network.model.classifier.weight
     assert float(head.grad.abs().sum()) > 0
-    body = BiEncoder.open(folder, pooling="mean", device="cpu").model
+    body = BiEncoder.open(folder, pooling="mean", device="cpu", backend="transformers").model
     assert isinstance(body, TransformersBiEncoder)
     body.pooled(SEQUENCES, "mean").sum().backward()
     first = next(body.network.model.parameters())

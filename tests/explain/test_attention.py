@@ -127,9 +127,8 @@ def test_gradient_times_input_is_the_slope_along_the_input(scorer: CrossEncoder)
     inputs = body._embed([tokens.ids], [tokens.segments])
 
     def score(scale: float) -> float:
-        states = inputs * scale
-        for layer in body.layers:
-            states = body._layer(layer, states, [(1, len(tokens.ids))])
+        lengths = [(1, len(tokens.ids))]
+        states = body._run(body.layers, inputs * scale, lengths, body._bias(lengths))
         return float(head(states[:1])[0, 0])
 
     with torch.inference_mode():

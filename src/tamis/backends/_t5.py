@@ -7,15 +7,19 @@ the encoder needs no keys or values of its own (see `_bert`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from tamis.backends._bert import activation, attend, folded_mean, rows, split
 from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends._layers import (
+    activation,
+    attention,
+    distance_bias,
+    folded_mean,
+    rows,
+    token_rows,
+)
 from tamis.backends.batches import Rows, groups
 from tamis.backends.tokens import TokenIds
 from tamis.backends.weights import Loaded, Tensor, take
@@ -93,25 +97,13 @@ class T5:
         return states @ output.T * self.output_scale
 
     def _encode(self, sequences: Sequence[TokenIds], lengths: list[tuple[int, int]]) -> Tensor:
-        ids = require("torch").from_numpy(np.concatenate(sequences).astype(np.int64))
-        biases = [self.bias[None, :, :length, :length] for _, length in lengths]
-        states = self.dropout.states(rows(self.word_emb, ids))
+        states = self.dropout.states(token_rows(self.word_emb, sequences))
         for block in self.encoder:
             qkv = self._norm(block.norm, states) @ block.qkv.T
-            states = self._add(states, self._attention(qkv, lengths, biases), block.attn_out)
+            attended = attention(qkv, lengths, self.heads, self.dropout, bias=self.bias, scale=1.0)
+            states = self._add(states, attended, block.attn_out)
             states = self._feed(block.feed, states)
         return self.dropout.states(self._norm(self.encoder_norm, states))
-
-    def _attention(
-        self, qkv: Tensor, lengths: list[tuple[int, int]], biases: list[Tensor]
-    ) -> Tensor:
-        outputs = []
-        for (count, length), states, bias in zip(lengths, split(qkv, lengths), biases, strict=True):
-            heads = states.view(count, length, 3, self.heads, -1)
-            query, key, value = heads.permute(2, 0, 3, 1, 4)
-            output = attend(query, key, value, bias, self.dropout, 1.0)
-            outputs.append(output.transpose(1, 2).reshape(count * length, -1))
-        return require("torch").cat(outputs)
 
     def _step(self, texts: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
         torch = require("torch")
@@ -239,23 +231,3 @@ def activation_name(config: Mapping[str, Any]) -> str:
     """
     projection: str = config.get("feed_forward_proj", "relu")
     return "gelu_new" if projection == "gated-gelu" else projection.removeprefix("gated-")
-
-
-def distance_bias(weight: Tensor, longest: int, farthest: int) -> Tensor:
-    """What attention adds for the distance between two tokens: heads x tokens x tokens."""
-    torch = require("torch")
-    distances = torch.arange(1 - longest, longest)
-    half = len(weight) // 2
-    exact = half // 2
-    size = distances.abs()
-    far = (
-        exact
-        + (
-            torch.log(size.clamp(min=1).float() / exact)
-            / math.log(farthest / exact)
-            * (half - exact)
-        ).long()
-    )
-    bucket = torch.where(size < exact, size, far.clamp(max=half - 1)) + (distances > 0) * half
-    places = torch.arange(longest)
-    return weight[bucket].T[:, places[None, :] - places[:, None] + longest - 1].contiguous()

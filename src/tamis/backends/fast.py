@@ -1,7 +1,8 @@
 """The fast back end: forwards of our own without padding, on a CPU in float32.
 
 Which architectures have one is said by the tables here. Another takes its place in them: a module
-like `_bert` with `build(loaded)`, and a head where it is to run cross-encoders.
+like `_bert` with `build(loaded, dropout)`, and in `_heads` a head where it is to run
+cross-encoders.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tamis.backends import _bert, _t5
+from tamis.backends import _bert, _distilbert, _modernbert, _mpnet, _t5
 from tamis.backends._dropout import NO_DROPOUT, Dropout
+from tamis.backends._heads import HEADS, Head
 from tamis.backends.batches import Rows
 from tamis.backends.pooling import pool_text
 from tamis.backends.protocols import Kind
 from tamis.backends.tokens import TokenIds
-from tamis.backends.weights import Loaded, Tensor, take
+from tamis.backends.weights import Loaded, Tensor
 from tamis.errors import InputError, require
 
 
@@ -26,8 +28,8 @@ class Body(Protocol):
     """A forward of our own: tokens to the vectors of the last layer."""
 
     @property
-    def word_emb(self) -> Tensor:
-        """The vectors of the vocabulary, as wide as those of tokens."""
+    def dimensions(self) -> int:
+        """The number of dimensions of a token's vector."""
 
     @property
     def longest(self) -> int:
@@ -40,34 +42,16 @@ class Body(Protocol):
         """The last layer's vectors of all tokens, sequence after sequence."""
 
 
-@dataclass(frozen=True, eq=False)
-class Head:
-    """From the first token's vector to the outputs: a dense layer, tanh, another dense layer."""
-
-    dense: tuple[Tensor, Tensor]
-    out: tuple[Tensor, Tensor]
-
-    def __call__(self, states: Tensor, dropout: Dropout = NO_DROPOUT) -> Tensor:
-        torch = require("torch")
-        inner = torch.tanh(torch.nn.functional.linear(states, *self.dense))
-        return torch.nn.functional.linear(dropout.states(inner), *self.out)
-
-    @property
-    def outputs(self) -> int:
-        """How many values it gives."""
-        return len(self.out[0])
-
-
-ENCODERS: Mapping[str, Callable[..., Any]] = dict.fromkeys(_bert.FAMILIES, _bert.build)
-"""How the body of each architecture is built from a folder, by the config's model_type."""
-HEADS: Mapping[str, tuple[str, str]] = {
-    "bert": ("bert.pooler.dense", "classifier"),
-    "roberta": ("classifier.dense", "classifier.out_proj"),
-    "xlm-roberta": ("classifier.dense", "classifier.out_proj"),
-    "camembert": ("classifier.dense", "classifier.out_proj"),
+ENCODERS: Mapping[str, Callable[..., Body]] = {
+    **dict.fromkeys(_bert.FAMILIES, _bert.build),
+    "distilbert": _distilbert.build,
+    "mpnet": _mpnet.build,
+    "modernbert": _modernbert.build,
 }
-"""The two layers of each architecture's head for sequence classification."""
+"""How the body of each architecture is built from a folder, by the config's model_type."""
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
+ACTIVATION_NAMES = {"distilbert": "activation", "modernbert": "hidden_activation"}
+"""What configs call the activation, where it is not hidden_act."""
 
 
 def applies(kind: Kind, config: Mapping[str, Any]) -> bool:
@@ -82,15 +66,19 @@ def applies(kind: Kind, config: Mapping[str, Any]) -> bool:
         return model_type in _t5.FAMILIES and not str(names[0]).endswith("EncoderModel")
     if model_type not in ENCODERS or (kind == "cross-encoder" and model_type not in HEADS):
         return False
+    if kind == "cross-encoder" and config.get("classifier_activation", "gelu") not in ACTIVATIONS:
+        return False
     return (
         config.get("position_embedding_type", "absolute") == "absolute"
-        and config.get("hidden_act", "gelu") in ACTIVATIONS
+        and config.get(ACTIVATION_NAMES.get(str(model_type), "hidden_act"), "gelu") in ACTIVATIONS
+        and (model_type != "mpnet" or _mpnet.has_known_buckets(config))
+        and (model_type != "modernbert" or _modernbert.has_plain_turns(config))
         and not config.get("is_decoder")
         and not config.get("auto_map")
     )
 
 
-def build(loaded: Loaded) -> Any:
+def build(loaded: Loaded, dropout: Dropout = NO_DROPOUT) -> Body:
     """The body of a folder's model."""
     make = ENCODERS.get(loaded.config["model_type"])
     if make is None:
@@ -99,20 +87,7 @@ def build(loaded: Loaded) -> Any:
             "back end cannot run as an encoder",
             hint=f"it runs {', '.join(ENCODERS)}; use the back end transformers",
         )
-    return make(loaded)
-
-
-def head_of(loaded: Loaded) -> Head:
-    """The head of a model for sequence classification."""
-
-    def both(name: str) -> tuple[Tensor, Tensor]:
-        return (
-            take(loaded.weights, f"{name}.weight", loaded.folder),
-            take(loaded.weights, f"{name}.bias", loaded.folder),
-        )
-
-    dense, out = HEADS[loaded.config["model_type"]]
-    return Head(both(dense), both(out))
+    return make(loaded, dropout)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +110,8 @@ class FastCrossEncoder:
     def logits(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Rows:
         """One row of outputs per sequence."""
         with require("torch").inference_mode():
-            values: Rows = self.head(self.body.first_tokens(sequences, segments)).numpy()
+            states = head_states(self.body, self.head, sequences, segments)
+            values: Rows = self.head(states).numpy()
         return values
 
 
@@ -148,7 +124,7 @@ class FastBiEncoder:
     @property
     def dimensions(self) -> int:
         """The number of dimensions of a token's vector."""
-        return int(self.body.word_emb.shape[1])
+        return self.body.dimensions
 
     @property
     def longest(self) -> int:
@@ -160,6 +136,16 @@ class FastBiEncoder:
         with require("torch").inference_mode():
             values: Rows = pool_tokens(self.body, sequences, pooling, skip).numpy()
         return values
+
+
+def head_states(
+    body: Body, head: Head, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]
+) -> Tensor:
+    """What a head reads of each sequence: its first token's vector, or the mean of all."""
+    if head.pooling == "cls":
+        return body.first_tokens(sequences, segments)
+    states = body.all_tokens(sequences, segments).split([len(sequence) for sequence in sequences])
+    return require("torch").stack([rows.mean(0) for rows in states])
 
 
 def pool_tokens(body: Body, sequences: Sequence[TokenIds], pooling: str, skip: int = 0) -> Tensor:

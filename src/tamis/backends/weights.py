@@ -57,6 +57,19 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+WIDTH_NAMES = ("hidden_size", "d_model", "dim", "n_embd")
+"""What configs call the number of dimensions of a token's vector."""
+
+
+def width_of(config: Mapping[str, Any]) -> int:
+    """The number of dimensions of a token's vector.
+
+    >>> width_of({"model_type": "distilbert", "dim": 768})
+    768
+    """
+    return int(next(config[name] for name in WIDTH_NAMES if name in config))
+
+
 ADAPTER_CONFIG = "adapter_config.json"
 
 
@@ -159,7 +172,8 @@ def check_layers(folder: Path, unexpected: Iterable[str]) -> None:
 
 def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
     """Refuse a tokenizer that was not made for these weights."""
-    names = ("word_embeddings.weight", "shared.weight", "embed_tokens.weight", "wte.weight")
+    names = ("word_embeddings.weight", "tok_embeddings.weight", "shared.weight",
+             "embed_tokens.weight", "wte.weight")  # fmt: skip
     rows = [len(weights[name]) for name in weights if name.endswith(names)]
     if rows:
         check_rows(folder, tokens, rows[0])

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.backends._bert import Bert, rows
+from tamis.backends._bert import Bert
+from tamis.backends._heads import Head
+from tamis.backends._layers import rows
 from tamis.backends._t5 import T5
-from tamis.backends.fast import Head
 from tamis.backends.weights import Tensor
 from tamis.errors import require
 
@@ -27,14 +28,14 @@ def bert_attention(body: Bert, ids: TokenIds, segments: TokenIds) -> LayerRows:
     torch = require("torch")
     lengths = [(1, len(ids))]
     with torch.inference_mode():
-        states = body._embed([ids], [segments])
+        states, bias = body._embed([ids], [segments]), body._bias(lengths)
         attention = []
         for layer in body.layers:
-            qkv = torch.nn.functional.linear(states, layer.qkv.weight, layer.qkv.bias)
-            query, key, _ = qkv.view(len(ids), 3, body.heads, -1).unbind(1)
+            query, key, _ = layer.qkv(states).view(len(ids), 3, body.heads, -1).unbind(1)
             scores = torch.einsum("hd,nhd->hn", query[0], key) * query.shape[-1] ** -0.5
+            scores = scores if bias is None else scores + bias[:, 0]
             attention.append(scores.softmax(-1).sum(0))
-            states = body._layer(layer, states, lengths)
+            states = body._run((layer,), states, lengths, bias)
         values: LayerRows = torch.stack(attention).numpy()
     return values
 
@@ -115,10 +116,8 @@ def _states(body: Bert, ids: TokenIds, segments: TokenIds) -> tuple[Tensor, Tens
     with require("torch").no_grad():
         inputs = body._embed([ids], [segments])
     inputs = inputs.detach().clone().requires_grad_()
-    states = inputs
-    for layer in body.layers:
-        states = body._layer(layer, states, [(1, len(ids))])
-    return inputs, states
+    lengths = [(1, len(ids))]
+    return inputs, body._run(body.layers, inputs, lengths, body._bias(lengths))
 
 
 def _times_input(score: Tensor, inputs: Tensor) -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ from tamis.errors import install_command, missing_extras
 from tamis.fitting.context import FitInputs
 from tamis.fitting.workspace import Timing
 from tamis.models.folder import open_scorer, torch_backend
-from tamis.models.onnx_files import write_float
+from tamis.models.onnx_files import is_exportable, write_float
 from tamis.models.onnx_graph import share_weights
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.model_manifest import documents_of, find_model_manifest
@@ -43,6 +43,8 @@ def export_query_encoder(fit: FitInputs, model: Path) -> None:
     manifest = find_model_manifest(model)
     is_base = model == fit.base.folder
     if manifest is None or manifest.scorer != "bi-encoder" or not fit.index.snapshot.embeddings:
+        return
+    if not is_exportable(model):
         return
     if not is_base and not (manifest.documents and has_export(fit.base.folder)):
         return

@@ -11,7 +11,7 @@ from typing import Any
 
 from tamis.backends.protocols import KINDS, Family, Kind
 from tamis.backends.tokens import json_of
-from tamis.backends.weights import read_config
+from tamis.backends.weights import read_config, width_of
 from tamis.durable import new_folder
 from tamis.errors import InputError
 from tamis.manifest import NAME
@@ -31,8 +31,6 @@ from tamis.scorers.target_words import Score, TargetWords
 from tamis.types.pipeline import Scale
 
 IDENTITY = "torch.nn.modules.linear.Identity"
-WIDTH_NAMES = ("hidden_size", "d_model", "dim", "n_embd")
-"""What configs call the number of dimensions of a token's vector."""
 SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
@@ -200,8 +198,7 @@ def _write_prompts(folder: Path, manifest: ModelManifest) -> None:
 
 
 def _write_modules(folder: Path, manifest: ModelManifest) -> None:
-    config = read_config(folder)
-    width = next(config[name] for name in WIDTH_NAMES if name in config)
+    width = width_of(read_config(folder))
     types = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
     modules = [
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}

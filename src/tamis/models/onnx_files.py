@@ -23,12 +23,15 @@ from tamis.scorers.target_words import MAX_T5_TOKENS, TargetWords
 from tamis.types import Scorer
 
 OPSET = 17
+NOT_EXPORTED = ("distilbert", "mpnet", "modernbert")
+"""Types of models whose ONNX files tamis does not write."""
 MAX_BYTES = (1 << 31) - (1 << 24)
 """How many bytes of weights one ONNX file can hold."""
 
 
 def write_float(path: Path, scorer: Scorer, folder: Path) -> None:
     """Write the model of a folder, which `scorer` runs in torch."""
+    check_exportable(folder)
     if isinstance(scorer, CrossEncoder):
         model = _load("AutoModelForSequenceClassification", folder)
         facts = {"scorer": "cross-encoder", "longest": str(scorer.model.longest)}
@@ -45,6 +48,21 @@ def write_float(path: Path, scorer: Scorer, folder: Path) -> None:
         _trace(path, model, forward, ["input_ids", "attention_mask"], "logits", facts)
     else:
         raise InputError(f"a {type(scorer).__name__} cannot be exported")
+
+
+def is_exportable(folder: Path) -> bool:
+    """Whether tamis writes the ONNX files of models of this type."""
+    return read_config(folder)["model_type"] not in NOT_EXPORTED
+
+
+def check_exportable(folder: Path) -> None:
+    """Refuse a model of a type that tamis does not export."""
+    if not is_exportable(folder):
+        raise InputError(
+            f"{folder} is a model of type {read_config(folder)['model_type']!r}, which tamis does "
+            "not export",
+            hint="run it in torch: leave the back end out",
+        )
 
 
 def write_int8(path: Path, float_path: Path, kind: Kind) -> None:

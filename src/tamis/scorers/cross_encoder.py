@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.backends import fast
+from tamis.backends._heads import head_of
 from tamis.backends.batches import (
     TOKENS_PER_BATCH,
     Numbers,
@@ -190,7 +191,7 @@ def _open(folder: Path, runtime: Runtime) -> tuple[CrossEncoderModel, Tokens]:
         return model, Tokens.open(folder)
     check_memory(folder, runtime.dtype, runtime.device)
     loaded = load(folder)
-    return fast.FastCrossEncoder(fast.build(loaded), fast.head_of(loaded)), loaded.tokens
+    return fast.FastCrossEncoder(fast.build(loaded), head_of(loaded)), loaded.tokens
 
 
 def output_of(

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tamis.backends import _bert, _t5
+from tamis.backends import _bert, _modernbert, _t5, fast
+from tamis.backends._heads import HEADS
 from tamis.backends.tokens import DEFAULT_LENGTH
-from tamis.backends.weights import Loaded, Tensor, Weights, take
+from tamis.backends.weights import Loaded, Tensor, Weights, take, width_of
 from tamis.errors import InputError, require
 from tamis.models.base_models import identify
 from tamis.scorers.bi_encoder import length_of as text_length_of
@@ -22,16 +23,47 @@ INIT_STD = 0.02
 """BERT's own."""
 DEFAULT_DROPOUT = 0.1
 """What transformers takes where a config is silent."""
-HEAD_LAYERS = "classifier.dense", "classifier.out_proj"
-"""The head of every family but BERT."""
+HEAD = ("classifier.", "pre_classifier.", "head.")
+"""How the names of a head begin; BERT's pooler is one only where it is fresh."""
 ARCHITECTURES = {
     "bert": "BertForSequenceClassification",
     "roberta": "RobertaForSequenceClassification",
     "xlm-roberta": "XLMRobertaForSequenceClassification",
     "camembert": "CamembertForSequenceClassification",
+    "distilbert": "DistilBertForSequenceClassification",
+    "mpnet": "MPNetForSequenceClassification",
+    "modernbert": "ModernBertForSequenceClassification",
     "t5": "T5ForConditionalGeneration",
     "mt5": "MT5ForConditionalGeneration",
 }
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the weights of an encoder lie in its model, and what its config calls what we need."""
+
+    root: str
+    parts: tuple[str, ...] = ("embeddings", "encoder")
+    words: str = _bert.WORDS
+    dropout: tuple[str, str, str] = (
+        "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"
+    )  # fmt: skip
+
+
+ROBERTA = Family("roberta")
+FAMILIES = {
+    "bert": Family("bert"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
+    "mpnet": Family("mpnet"),
+    "distilbert": Family(
+        "distilbert", ("embeddings", "transformer"),
+        dropout=("dropout", "attention_dropout", "seq_classif_dropout"),
+    ),
+    "modernbert": Family(
+        "model", ("embeddings", "layers", "final_norm"), _modernbert.WORDS,
+        dropout=("mlp_dropout", "attention_dropout", "classifier_dropout"),
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,7 +122,7 @@ def init_cross_encoder(
 ) -> InitialModel:
     """A cross-encoder: the base's body and its head, or a fresh one."""
     loaded = start.loaded
-    longest = _bert.build(loaded).longest
+    longest = fast.build(loaded).longest
     manifest = find_model_manifest(loaded.folder)
     length = max_length or (manifest.max_length if manifest else min(DEFAULT_LENGTH, longest))
     check_length(length, longest, loaded.tokens.pair_layout().extra)
@@ -102,7 +134,7 @@ def init_cross_encoder(
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
     }
-    names = "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"
+    names = FAMILIES[loaded.config["model_type"]].dropout
     return InitialModel(
         replace(loaded, config=config, weights=weights),
         ModelManifest(
@@ -127,7 +159,7 @@ def init_bi_encoder(start: TrainingStart, max_length: int | None) -> InitialMode
             f"{folder} is a {manifest.scorer}, not a bi-encoder",
             hint="train it by a recipe for that, or name a bi-encoder",
         )
-    longest = _bert.build(loaded).longest
+    longest = fast.build(loaded).longest
     length = max_length or text_length_of(folder, manifest) or min(DEFAULT_LENGTH, longest)
     check_length(length, longest, loaded.tokens.single_layout().extra)
     body, pooler = _body("model", loaded)
@@ -142,11 +174,11 @@ def init_bi_encoder(start: TrainingStart, max_length: int | None) -> InitialMode
     initial_manifest = ModelManifest(
         "bi-encoder", length, "cosine", pooling=pooling_of(folder, manifest), base=start.base()
     )
-    names = "hidden_dropout_prob", "attention_probs_dropout_prob", "hidden_dropout_prob"
+    hidden, attention, _ = FAMILIES[loaded.config["model_type"]].dropout
     return InitialModel(
         replace(loaded, config=config, weights=weights),
         initial_manifest,
-        start.rates(*names),
+        start.rates(hidden, attention, hidden),
         frozenset(),
     )
 
@@ -214,7 +246,7 @@ class WeightInitializer:
     def like(self, name: str, value: Tensor, spread: float = INIT_STD) -> Tensor:
         """A weight of the same shape: a norm starts at one, a bias at zero."""
         torch = require("torch")
-        if name.lower().endswith(("layernorm.weight", "layer_norm.weight")):
+        if name.lower().endswith("norm.weight"):
             return torch.ones_like(value)
         if name.endswith(".bias"):
             return torch.zeros_like(value)
@@ -238,7 +270,7 @@ def _own_outputs(loaded: Loaded) -> int:
     names = loaded.config.get("architectures") or [""]
     if not str(names[0]).endswith("ForSequenceClassification"):
         return 0
-    out = "classifier" if loaded.config["model_type"] == "bert" else "classifier.out_proj"
+    out = HEADS[loaded.config["model_type"]].out
     return len(take(loaded.weights, f"{out}.weight", loaded.folder))
 
 
@@ -247,23 +279,33 @@ def _pair_weights(start: TrainingStart, outputs: int) -> tuple[Weights, frozense
     pooler where it is fresh.
     """
     loaded, initializer = start.loaded, WeightInitializer.of(start.seed)
-    is_bert, width = loaded.config["model_type"] == "bert", loaded.config["hidden_size"]
-    dense, out = ("bert.pooler.dense", "classifier") if is_bert else HEAD_LAYERS
-    fresh = {**initializer.dense(dense, width, width), **initializer.dense(out, outputs, width)}
-    body, available = _body("bert" if is_bert else "roberta", loaded)
+    family, names = FAMILIES[loaded.config["model_type"]], HEADS[loaded.config["model_type"]]
+    width = width_of(loaded.config)
+    fresh = {
+        **initializer.dense(names.dense, width, width),
+        **initializer.dense(names.out, outputs, width),
+    }
+    if names.norm:
+        fresh[f"{names.norm}.weight"] = require("torch").ones(width)
+        if not loaded.config.get("classifier_bias"):
+            del fresh[f"{names.dense}.bias"]
+        if loaded.config.get("norm_bias"):
+            fresh[f"{names.norm}.bias"] = require("torch").zeros(width)
+    body, available = _body(family.root, loaded)
     if _own_outputs(loaded) and not start.fresh_head:
         available |= loaded.weights
     if start.random_weights:
         body = {name: initializer.like(name, value) for name, value in body.items()}
         available = {}
     head = {name: available.get(name, value) for name, value in fresh.items()}
-    names = (name for name in head if name.startswith("classifier.") or name not in available)
-    return {**body, **head}, frozenset(names)
+    fresh_names = (name for name in head if name.startswith(HEAD) or name not in available)
+    return {**body, **head}, frozenset(fresh_names)
 
 
 def _body(root: str, loaded: Loaded) -> tuple[Weights, Weights]:
     """The weights of an encoder under the name of its model: the body, and the pooler if any."""
-    suffix = "embeddings.word_embeddings.weight"
+    family = FAMILIES[loaded.config["model_type"]]
+    suffix = family.words
     prefix = next(name.removesuffix(suffix) for name in loaded.weights if name.endswith(suffix))
     weights = {
         f"{root}.{name.removeprefix(prefix)}": value
@@ -275,7 +317,7 @@ def _body(root: str, loaded: Loaded) -> tuple[Weights, Weights]:
         roots = tuple(f"{root}.{place}." for place in places)
         return {name: value for name, value in weights.items() if name.startswith(roots)}
 
-    return under("embeddings", "encoder"), under("pooler")
+    return under(*family.parts), under("pooler")
 
 
 def _word_weights(start: TrainingStart, ids: tuple[int, int]) -> tuple[Loaded, frozenset[str]]:

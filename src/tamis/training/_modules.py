@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from tamis.backends import _bert, _t5
+from tamis.backends import _t5, fast
 from tamis.backends._dropout import NO_DROPOUT, Dropout, generator_of
-from tamis.backends.fast import FastBiEncoder, FastCrossEncoder, head_of, pool_tokens
+from tamis.backends._heads import head_of
+from tamis.backends.fast import FastBiEncoder, FastCrossEncoder, head_states, pool_tokens
 from tamis.backends.tokens import Encoded, share_room
 from tamis.backends.weights import Loaded, Weights
 from tamis.errors import require
@@ -146,7 +147,7 @@ class CrossEncoderModule(Module):
     def scorer(self, *, threads: int | None = None) -> CrossEncoder:
         """A scorer with the weights as they are now."""
         current, manifest = replace(self.loaded, weights=self._weights()), self.manifest
-        model = FastCrossEncoder(_bert.build(current), head_of(current))
+        model = FastCrossEncoder(fast.build(current), head_of(current))
         tokens = self.loaded.tokens
         return CrossEncoder(
             model, tokens, self.layout, manifest.max_length, manifest.scale, threads,
@@ -155,14 +156,12 @@ class CrossEncoderModule(Module):
 
     def _scores(self, sequences: list[Tokenised], generator: Any) -> torch.Tensor:
         current = self._current()
-        body = _bert.build(current, self._dropout(self.rates.hidden, generator))
-        states = body.first_tokens(
-            [sequence.ids for sequence in sequences], [sequence.segments for sequence in sequences]
-        )
-        output_dropout = self._dropout(self.rates.outputs, generator)
-        if current.config["model_type"] != "bert":
-            states = output_dropout.states(states)
-        scores: torch.Tensor = head_of(current)(states, output_dropout)
+        body = fast.build(current, self._dropout(self.rates.hidden, generator))
+        head = head_of(current)
+        ids = [sequence.ids for sequence in sequences]
+        segments = [sequence.segments for sequence in sequences]
+        states = head_states(body, head, ids, segments)
+        scores: torch.Tensor = head(states, self._dropout(self.rates.outputs, generator))
         return scores
 
 
@@ -195,7 +194,7 @@ class BiEncoderModule(Module):
 
     def _encoder(self, threads: int | None) -> BiEncoder:
         current, manifest = replace(self.loaded, weights=self._weights()), self.manifest
-        model, tokens = FastBiEncoder(_bert.build(current)), self.loaded.tokens
+        model, tokens = FastBiEncoder(fast.build(current)), self.loaded.tokens
         pooling = manifest.pooling or "mean"
         return BiEncoder(model, tokens, self.layout, manifest.max_length, pooling, threads)
 
@@ -209,7 +208,7 @@ class BiEncoderModule(Module):
         ]
         distinct = {ids.tobytes(): ids for ids in texts}
         order = sorted(distinct, key=lambda name: len(distinct[name]))
-        body = _bert.build(self._current(), self._dropout(self.rates.hidden, generator))
+        body = fast.build(self._current(), self._dropout(self.rates.hidden, generator))
         embeddings = pool_tokens(
             body, [distinct[name] for name in order], self.manifest.pooling or "mean"
         )
@@ -270,7 +269,7 @@ class QueryEncoderModule(BiEncoderModule):
         """Cosines; every query is run once, however many texts it is set against."""
         distinct = {sequence.ids.tobytes(): sequence.ids for sequence in sequences}
         place = {name: number for number, name in enumerate(distinct)}
-        body = _bert.build(self._current(), self._dropout(self.rates.hidden, generator))
+        body = fast.build(self._current(), self._dropout(self.rates.hidden, generator))
         embeddings = pool_tokens(body, list(distinct.values()), self.manifest.pooling or "mean")
         rows = nn.functional.normalize(embeddings, eps=1e-12)
         which = torch.tensor(
