@@ -299,7 +299,8 @@ def test_a_fit_leaves_queries_of_these_families_to_torch(tmp_path: Path) -> None
     plain = saved(tmp_path / "plain", transformers.AutoModel.from_config(CONFIGS["distilbert"]()))
     import_model(plain, tmp_path / "made", kind="bi-encoder", pooling="mean")
     index = SimpleNamespace(snapshot=SimpleNamespace(embeddings=True))
-    fit: Any = SimpleNamespace(base=SimpleNamespace(folder=tmp_path / "made"), index=index)
+    base = SimpleNamespace(folder=tmp_path / "made", has_own_forward=True)
+    fit: Any = SimpleNamespace(base=base, index=index)
     export_query_encoder(fit, tmp_path / "made")  # fails where it goes on: there is no fit.work
     assert not has_export(tmp_path / "made")
 
