@@ -23,7 +23,6 @@ from tamis.collection.objects import AnyDocuments, AnyQueries, as_queries
 from tamis.collection.readers import read_queries
 from tamis.collection.runs import read_run
 from tamis.errors import DamagedError, InputError, UnknownKindError
-from tamis.explain.result import ShownScores, explain_result
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.json_records import from_json
@@ -260,6 +259,8 @@ class Sieve:
         """Why a document stands where it stands for a query, the first hit by default; against an
         `other` document also by what the two differ. See docs/how-to/explain.md.
         """
+        from tamis.explain.result import ShownScores, explain_result  # a search needs neither
+
         with self._lock:
             source = self.source
             self.refresh()
