@@ -12,7 +12,8 @@ import pytest
 from tests.backends.tiny import EVERY, TEXTS, cross_encoder, save, torch
 
 import tamis
-from tamis.backends import devices, transformers
+from tamis.backends import devices
+from tamis.backends.batches import TOKENS_PER_GPU_BATCH
 from tamis.backends.choice import choose_runtime
 from tamis.backends.devices import available_devices, resolve_device, resolve_dtype
 from tamis.backends.memory import check_memory, count_parameters
@@ -250,7 +251,7 @@ def test_one_thread_runs_a_gpus_batches(tmp_path: Path, monkeypatch: pytest.Monk
     encoder.encode(TEXTS)
     gpu.encode(TEXTS)
     assert [threads for threads, _ in asked] == [3, 1]
-    assert asked[0][1] < transformers.TOKENS_PER_GPU_BATCH
+    assert asked[0][1] < TOKENS_PER_GPU_BATCH
 
 
 def test_gradients_flow_through_what_training_reads(tmp_path: Path) -> None:

@@ -21,11 +21,20 @@ from tamis.errors import InputError
 from tamis.types import Pairs
 
 PAIRS_PER_CHUNK = 4096
-TOKENS_PER_BATCH = 1024
+TOKENS_PER_BATCH, TOKENS_PER_GPU_BATCH = 1024, 32_768
 """A sequence that is longer has a batch of its own."""
 
 Numbers = NDArray[np.int64]
 Rows = NDArray[np.float32]
+
+
+def tokens_per_batch(device: str) -> int:
+    """How many tokens a batch holds at most on a device.
+
+    >>> tokens_per_batch("cpu"), tokens_per_batch("cuda:1")
+    (1024, 32768)
+    """
+    return TOKENS_PER_BATCH if device == "cpu" else TOKENS_PER_GPU_BATCH
 
 
 def batches(lengths: Sequence[int] | Numbers, budget: int = TOKENS_PER_BATCH) -> list[Numbers]:

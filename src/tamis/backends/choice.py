@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from tamis.backends import fast
 from tamis.backends.devices import resolve_device, resolve_dtype
 from tamis.backends.protocols import Backend, Kind
 from tamis.errors import InputError
@@ -61,7 +60,7 @@ def choose_runtime(
     place = resolve_device(device)
     precision = resolve_dtype(dtype, place)
     plain = place == CPU and precision == "float32" and not trust_remote_code
-    if backend is None and plain and fast.applies(kind, config):
+    if backend is None and plain and _is_fast(kind, config):
         return FAST
     return Runtime("transformers", place, precision, trust_remote_code)
 
@@ -79,10 +78,17 @@ def _on_cpu(
             f"the back end {backend} does not run in {dtype}",
             hint="leave the back end out, or say transformers",
         )
-    if backend == "fast" and not fast.applies(kind, config):
+    if backend == "fast" and not _is_fast(kind, config):
         raise InputError(
             f"the fast back end does not run {folder}, a {kind} of type "
             f"{config.get('model_type')!r}",
             hint="leave the back end out, or say transformers",
         )
     return Runtime(backend)
+
+
+def _is_fast(kind: Kind, config: Mapping[str, Any]) -> bool:
+    """Whether the fast back end runs it; who only runs an export does without its import."""
+    from tamis.backends import fast
+
+    return fast.applies(kind, config)

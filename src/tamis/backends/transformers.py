@@ -36,7 +36,6 @@ ENCODER_ONLY = {
     "t5gemma": "T5GemmaEncoderModel",
 }
 """Models with a decoder of which a bi-encoder runs the encoder alone, as sentence-transformers."""
-TOKENS_PER_GPU_BATCH = 32_768
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,6 @@ from tamis import durable, manifest
 from tamis.collection.arrow_files import read_parquet, write_parquet
 from tamis.collection.base import Collection
 from tamis.collection.formats import Format
-from tamis.collection.judgements import read_qrels, write_qrels
 from tamis.errors import DamagedError, InputError
 from tamis.types import Document, Ids, Qrels, Queries
 from tamis.types._string_numbers import Interner
@@ -193,6 +192,8 @@ def _write_queries(queries: Queries, path: Path) -> None:
 
 def _write_qrels(qrels: Mapping[str, Qrels], folder: Path) -> dict[str, str]:
     """Write each split; the file of each."""
+    from tamis.collection.judgements import write_qrels
+
     (folder / "qrels").mkdir()
     files = {}
     for split, judged in qrels.items():
@@ -265,6 +266,8 @@ class _Folder:
         return Queries(ids, None if texts is None else tuple(texts), fields)
 
     def read_qrels(self) -> dict[str, Qrels]:
+        from tamis.collection.judgements import read_qrels
+
         splits = self.note["splits"].items()
         for _, name in splits:
             self.file(name).view()

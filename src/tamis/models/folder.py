@@ -17,11 +17,9 @@ from tamis.errors import InputError, command
 from tamis.manifest import NAME, read_manifest
 from tamis.models.model_kinds import kind_of, model_config
 from tamis.scorers.bi_encoder import BiEncoder
-from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.model_manifest import ModelManifest, find_model_manifest, read_model_manifest
 from tamis.scorers.origin import Origin
 from tamis.scorers.sbert_layout import transformer_folder
-from tamis.scorers.target_words import TargetWords
 from tamis.types import Scorer, Spec
 
 
@@ -90,9 +88,13 @@ def open_scorer(
         "trust_remote_code": trust_remote_code,
     }
     if manifest.scorer == "cross-encoder":
+        from tamis.scorers.cross_encoder import CrossEncoder
+
         return CrossEncoder.open(folder, **options)
     if manifest.scorer == "bi-encoder":
         return BiEncoder.open(folder, **options)
+    from tamis.scorers.target_words import TargetWords
+
     return TargetWords.open(folder, **options)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.evaluation import agree
 from tamis.pipeline.passage_scores import PassageScores
 from tamis.types import Run, Spec, Stage
 
@@ -120,6 +119,8 @@ class Reranked:
 
     def changes(self) -> dict[str, float]:
         """How the order changed, over queries that have documents."""
+        from tamis.evaluation.agreement import agree
+
         before, after, row = self.before, self.run, self.row
         num_queries = int((after.sizes() > 0).sum())
         if not num_queries:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.backends import fast
 from tamis.backends.batches import (
     PAIRS_PER_CHUNK,
     TOKENS_PER_BATCH,
@@ -20,6 +19,7 @@ from tamis.backends.batches import (
     Rows,
     chunks,
     run_batches,
+    tokens_per_batch,
 )
 from tamis.backends.choice import FAST, Runtime, choose_runtime
 from tamis.backends.memory import check_memory
@@ -27,7 +27,6 @@ from tamis.backends.onnx import OnnxBiEncoder, Session
 from tamis.backends.pooling import check_pooling
 from tamis.backends.protocols import Backend, BiEncoderModel
 from tamis.backends.tokens import Encoded, Layout, Tokens, default_length
-from tamis.backends.transformers import TOKENS_PER_GPU_BATCH, open_bi_encoder
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError, command
 from tamis.scorers.embedding_layers import EmbeddingLayer, Normalize, normalise, read_layers
@@ -281,7 +280,7 @@ class _Opening:
         pooling = "mean" if pools else self.pooling or pooling_of(self.folder, manifest, task)
         return BiEncoder(
             model, tokens, special, length, check_pooling(pooling), self.threads,
-            TOKENS_PER_BATCH if runtime.device == "cpu" else TOKENS_PER_GPU_BATCH,
+            tokens_per_batch(runtime.device),
             origin=self._origin(runtime),
             prompt=self._prompt(task),
             include_prompt=layout.include_prompt,
@@ -348,13 +347,17 @@ def _open(folder: Path, runtime: Runtime) -> tuple[BiEncoderModel, Tokens]:
         session = Session.open(folder, runtime.backend, "bi-encoder")
         return OnnxBiEncoder(session), open_tokens(folder, read_config(folder))
     if runtime.backend == "transformers":
+        from tamis.backends.transformers import open_bi_encoder
+
         model: BiEncoderModel = open_bi_encoder(
             folder, runtime.device, runtime.dtype, runtime.trust_remote_code
         )
         return model, Tokens.open(folder)
+    from tamis.backends.fast import FastBiEncoder, build
+
     check_memory(folder, runtime.dtype, runtime.device)
     loaded = load(folder)
-    return fast.FastBiEncoder(fast.build(loaded)), loaded.tokens
+    return FastBiEncoder(build(loaded)), loaded.tokens
 
 
 def length_of(folder: Path, manifest: ModelManifest | None) -> int | None:

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.backends import fast
-from tamis.backends._heads import head_of
 from tamis.backends.batches import (
     TOKENS_PER_BATCH,
     Numbers,
@@ -19,13 +17,13 @@ from tamis.backends.batches import (
     chunks,
     probability,
     run_batches,
+    tokens_per_batch,
 )
 from tamis.backends.choice import FAST, Runtime, choose_runtime
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxCrossEncoder, Session
 from tamis.backends.protocols import Backend, CrossEncoderModel
 from tamis.backends.tokens import Layout, TokenIds, Tokens, default_length, share_room
-from tamis.backends.transformers import TOKENS_PER_GPU_BATCH, open_cross_encoder
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError
 from tamis.scorers.model_manifest import manifest_for
@@ -113,7 +111,7 @@ class CrossEncoder:
         said = scale or (manifest.scale if manifest else scale_of_activation(path, config, outputs))
         return cls(
             model, tokens, layout, length, scale_of(outputs, said), threads,
-            TOKENS_PER_BATCH if runtime.device == "cpu" else TOKENS_PER_GPU_BATCH,
+            tokens_per_batch(runtime.device),
             document_tokens=manifest.document_tokens if manifest else None,
             origin=Origin.of(
                 "cross-encoder", path, runtime.backend, max_length=max_length, scale=scale,
@@ -185,13 +183,18 @@ def _open(folder: Path, runtime: Runtime) -> tuple[CrossEncoderModel, Tokens]:
         session = Session.open(folder, runtime.backend, "cross-encoder")
         return OnnxCrossEncoder(session), open_tokens(folder, read_config(folder))
     if runtime.backend == "transformers":
+        from tamis.backends.transformers import open_cross_encoder
+
         model: CrossEncoderModel = open_cross_encoder(
             folder, runtime.device, runtime.dtype, runtime.trust_remote_code
         )
         return model, Tokens.open(folder)
+    from tamis.backends._heads import head_of
+    from tamis.backends.fast import FastCrossEncoder, build
+
     check_memory(folder, runtime.dtype, runtime.device)
     loaded = load(folder)
-    return fast.FastCrossEncoder(fast.build(loaded), head_of(loaded)), loaded.tokens
+    return FastCrossEncoder(build(loaded), head_of(loaded)), loaded.tokens
 
 
 def output_of(

@@ -22,13 +22,14 @@ from tamis.backends.batches import (
     chunks,
     probability,
     run_batches,
+    tokens_per_batch,
 )
 from tamis.backends.choice import FAST, Runtime, choose_runtime
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxLanguageModel, Session
 from tamis.backends.protocols import FAMILIES, Backend, Family, LanguageModel
 from tamis.backends.tokens import DEFAULT_LENGTH, TokenIds, Tokens, read_json
-from tamis.backends.transformers import TOKENS_PER_GPU_BATCH, open_language_model
+from tamis.backends.transformers import open_language_model
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError
 from tamis.scorers.model_manifest import manifest_for
@@ -111,7 +112,7 @@ class TargetWords:
             kind,
             _score(score or (manifest.score if manifest else None) or "words"),
             threads,
-            TOKENS_PER_BATCH if runtime.device == "cpu" else TOKENS_PER_GPU_BATCH,
+            tokens_per_batch(runtime.device),
             origin=Origin.of(
                 "target-words", path, runtime.backend, words=list(words) if words else None,
                 score=score, template=template, max_length=max_length, family=family,
