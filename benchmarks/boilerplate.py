@@ -19,6 +19,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -167,13 +168,18 @@ def measure_hostile(name: str) -> None:
     print(f"  slowest others (s): {rest[:5]}; ended by an error: {dead}", flush=True)
 
 
+def _is_installed(extractor: str) -> bool:
+    peer = extractor.partition(",")[0]
+    return peer != "trafilatura" or find_spec(peer) is not None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pages", type=int, default=40, help="texts per collection")
     parser.add_argument("--only", action="append", help="an extractor of this name alone")
     parser.add_argument("--hostile", action="store_true", help="a megabyte of hostile HTML instead")
     arguments = parser.parse_args()
-    names = arguments.only or list(extractors())
+    names = arguments.only or [name for name in extractors() if _is_installed(name)]
     if arguments.hostile:
         for name in names:
             measure_hostile(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -128,10 +129,17 @@ def test_how_many_judged_queries_a_test_needs(train: int, test: int, needed: int
     assert judged_queries_needed(splits) == needed
 
 
+WORDS = "sieve drum net grain flour fish sort".split()
+PAIRS_OF_WORDS = [f"{one} {other}" for one in WORDS for other in WORDS if one < other]
+
+
+def shares_a_word(number: int, other: int) -> bool:
+    return bool({*PAIRS_OF_WORDS[number].split()} & {*PAIRS_OF_WORDS[other].split()})
+
+
 def few_judged(folder: Path, train: int, test: int = 0) -> Path:
     """A folder in BEIR's layout; BM25 finds all but every third answer first."""
-    words = "sieve drum net grain flour fish sort".split()
-    texts = [f"{one} {other}" for one in words for other in words if one < other]
+    texts = PAIRS_OF_WORDS
     (folder / "qrels").mkdir(parents=True)
     documents = [{"_id": f"d{n:02}", "text": text} for n, text in enumerate(texts)]
     queries = [{"_id": f"q{n:02}", "text": text} for n, text in enumerate(texts)]
@@ -163,6 +171,11 @@ def test_few_judgements_from_end_to_end(
     assert f"a test needs {needed} more" in result.reason
     page = (out / "report.html").read_text("utf-8")
     assert "<strong>provisional</strong>" in page and "nothing is claimed" not in page
+    found = [n % 3 != 0 or shares_a_word(n, (n + 1) % 21) for n in range(queries)]
+    limit = re.search(r"<strong>(\S+)</strong>, the ceiling of any re-ranker.* (\S+)\.\n", page)
+    assert limit is not None
+    assert float(limit[1]) == pytest.approx(sum(found) / queries, abs=1e-4)
+    assert float(limit[2]) == pytest.approx(result.provisional.mean, abs=1e-4)
     assert run(["info", str(out), "--json"]) == 0
     described = json.loads(capsys.readouterr().out)
     assert described["provisional"]["queries"] == queries and described["verified"] is False

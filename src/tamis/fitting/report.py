@@ -75,7 +75,7 @@ class RankedQueries:
     runs: Mapping[str, Run]
     passages: str = "whole"
     failures: Failures | None = None
-    """What limits the selected system; None where nothing was tested."""
+    """What limits the selected system; None without judgements."""
     log: LogComparison | None = None
     """Queries without judgements, BM25 beside the selected system."""
 

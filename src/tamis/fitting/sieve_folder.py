@@ -49,7 +49,7 @@ from tamis.registry import NO_OPENERS, absolute, moved_spec, open_source
 from tamis.scorers.model_manifest import documents_of, read_model_manifest, write_model_manifest
 from tamis.search import Index
 from tamis.search.hits import matching_passage
-from tamis.types import Document, Queries, Query, Run, Source, Spec, Stage
+from tamis.types import Document, Qrels, Queries, Query, Run, Source, Spec, Stage
 
 MEASURED_QUERIES = 100
 """How many queries the scale of scores is measured on at most."""
@@ -123,7 +123,11 @@ def rank_for_report(
     splits, system = fit.splits, selected.system
     failures = comparison = None
     if len(splits.test):
-        failures = _failures(fit, retriever, selected.test_runs[system.name])
+        failures = _failures(fit, retriever, splits.test, selected.test_runs[system.name])
+    elif selected.provisional is not None:
+        candidates = retriever.search(splits.queries_of(splits.train), fit.request.depth)
+        failures = _failures(fit, retriever, splits.train, candidates)
+        failures = replace(failures, value=selected.provisional.mean)
     log = sample_of_log(_unjudged(fit))
     bm25 = bm25_system(selected.systems)
     if len(log) and system is not bm25:
@@ -136,9 +140,9 @@ def rank_for_report(
     )
 
 
-def _failures(fit: FitContext, retriever: Source, run: Run) -> Failures:
-    """Where the selected system fails on test queries, looked for further down than it ranks."""
-    qrels, queries, depth = fit.splits.test, fit.splits.queries, fit.request.depth
+def _failures(fit: FitContext, retriever: Source, qrels: Qrels, run: Run) -> Failures:
+    """Where the selected system fails on judged queries, looked for further down than it ranks."""
+    queries, depth = fit.splits.queries, fit.request.depth
     lacking = queries_with_missing(qrels, run, queries)
     deeper = retriever.search(lacking, max(DEEPER, depth)) if len(lacking) else None
     texts = {query.id: query.text for query in lacking}
