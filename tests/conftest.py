@@ -59,7 +59,7 @@ def models() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plain Hugging Face folder of a cross-encoder with one output that takes 24 tokens."""
+    """A Hugging Face folder of a cross-encoder with one output, a logit, that takes 24 tokens."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     transformers = pytest.importorskip("transformers")
     tokenizers = pytest.importorskip("tokenizers")
@@ -76,6 +76,7 @@ def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = transformers.BertConfig(
         vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=24, max_position_embeddings=24, num_labels=1, initializer_range=0.5,
+        sentence_transformers={"activation_fn": "torch.nn.modules.linear.Identity"},
     )  # fmt: skip
     folder = tmp_path_factory.mktemp("models") / "tiny"
     transformers.BertForSequenceClassification(config).save_pretrained(folder)

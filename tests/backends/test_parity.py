@@ -44,8 +44,8 @@ def test_a_cross_encoder(architecture: str, tmp_path: Path) -> None:
     scores = scorer.score(EVERY)
     other = sentence_transformers.CrossEncoder(str(folder), device="cpu")
     other[0].processor = tokenizer()
-    expected = other.predict(pairs_of(EVERY), activation_fn=torch.nn.Identity())
-    assert np.ptp(expected) > 0.01
+    expected = other.predict(pairs_of(EVERY))
+    assert np.ptp(expected) > 0.002
     assert np.abs(scores.values - expected).max() < TOLERANCE
     assert scores.truncated_tokens.sum() == 0
     alone = replace(scorer, budget=1).score(EVERY).values
@@ -174,7 +174,7 @@ def test_a_causal_cross_encoder_without_a_pad_token_reads_the_last_token(tmp_pat
     with torch.inference_mode():
         for query, text in pairs_of(EVERY):
             ids = tokens(query, text, return_tensors="pt")["input_ids"]
-            expected.append(float(model(ids).logits[0, 0]))
+            expected.append(float(model(ids).logits[0, 0].sigmoid()))
     scorer = CrossEncoder.open(folder, device="cpu")
     values = replace(scorer, budget=10_000).score(EVERY).values
     assert np.abs(values - expected).max() < TOLERANCE

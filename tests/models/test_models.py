@@ -104,7 +104,7 @@ def test_a_plain_folder_is_told_from_a_model(plain: Path, tmp_path: Path) -> Non
 def test_an_adopted_cross_encoder_scores_the_same_everywhere(plain: Path, tmp_path: Path) -> None:
     note = import_model(plain, tmp_path / "out", max_length=30)
     assert (note.scorer, note.max_length, note.scale, note.outputs) == (
-        "cross-encoder", 30, "logit", 1,
+        "cross-encoder", 30, "probability", 1,
     )  # fmt: skip
     assert open_model(tmp_path / "out").base == identify(plain)
     scorer = open_scorer(tmp_path / "out", threads=1)
@@ -120,10 +120,16 @@ def test_an_adopted_cross_encoder_scores_the_same_everywhere(plain: Path, tmp_pa
     assert np.abs(model.predict(texts) - values).max() < 1e-5
 
 
-def test_a_sigmoid_named_in_the_config_is_kept(plain: Path, tmp_path: Path) -> None:
-    name = "torch.nn.modules.activation.Sigmoid"
-    change(plain / "config.json", sentence_transformers={"activation_fn": name})
-    assert import_model(plain, tmp_path / "out").scale == "probability"
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [("activation.Sigmoid", "probability"), ("linear.Identity", "logit")],
+)
+def test_an_activation_named_in_the_config_is_kept(
+    name: str, scale: str, plain: Path, tmp_path: Path
+) -> None:
+    settings = {"activation_fn": f"torch.nn.modules.{name}"}
+    change(plain / "config.json", sentence_transformers=settings)
+    assert import_model(plain, tmp_path / "out").scale == scale
 
 
 def test_an_adopted_bi_encoder_encodes_the_same_everywhere(plain: Path, tmp_path: Path) -> None:

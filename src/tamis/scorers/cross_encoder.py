@@ -86,8 +86,8 @@ class CrossEncoder:
 
         What is not given is read from `tamis.json`; without one, pairs are truncated at 512 tokens
         or at as many as the tokenizer says, one output is what the activation named in the folder
-        makes of it (a logit where none is named), and two are a probability. Of more than two the
-        label or the number of the one that says relevant must be named by `output`.
+        makes of it (its sigmoid where none is named), and two are a probability. Of more than two
+        the label or the number of the one that says relevant must be named by `output`.
         """
         path = Path(folder)
         manifest = manifest_for(path, "cross-encoder")
@@ -215,16 +215,20 @@ def output_of(
 
 
 def scale_of_activation(folder: Path, config: Mapping[str, Any], outputs: int) -> Scale | None:
-    """What one output is under the activation that a folder names; None where it names none."""
+    """What one output is under the activation that a folder names; without one its sigmoid is
+    taken, as by sentence-transformers. None of several outputs.
+    """
     name = activation_of(folder, config)
     if outputs != 1:
         return None
-    if name is not None and name not in ACTIVATIONS:
+    if name is None:
+        return "probability"
+    if name not in ACTIVATIONS:
         raise InputError(
             f"{folder} names the activation {name}, which tamis does not run",
             hint="say what its output is: --scale logit, or --scale probability",
         )
-    return None if name is None else ACTIVATIONS[name]
+    return ACTIVATIONS[name]
 
 
 def check_length(length: int, longest: int, extra: int) -> None:
