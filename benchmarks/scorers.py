@@ -1,4 +1,4 @@
-"""Scorers against sentence-transformers and transformers: same weights, same pairs, two threads.
+"""Scorers against sentence-transformers and transformers: same weights, same pairs.
 
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks scorers
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.scorers --only cross-encoder --depth 20
@@ -6,14 +6,15 @@
 Pairs are the first passages that BM25 found for the 43 queries of trec-dl19, at their real lengths.
 Weights are those in TAMIS_MODELS: `ce` (a cross-encoder of MiniLM-L6 shape), `minilm`, `t5` (a
 FLAN-T5-small derivative distilled for writing titles). Every contestant scores all pairs in turn,
-round after round; opening and exporting are not timed. Texts are split on one thread. Memory is the
-most that a process of its own held.
+round after round; opening and exporting are not timed. `--threads 1 --processor-time` counts
+processor time. Texts are split on one thread. Memory is the most that a process of its own held.
 """
 
 import argparse
 import os
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,6 +62,10 @@ class Setting:
     models: Path
     depth: int
     rounds: int
+    threads: int = THREADS
+    clock: Callable[[], float] = time.perf_counter
+    cross_encoder: str = "ce"
+    """The folder of models that is the cross-encoder."""
 
     def pairs(self, depth: int | None = None) -> Pairs:
         """The first passages of every query."""
@@ -111,14 +116,14 @@ def write_exports(scorer: Any, folder: Path, out: Path, kind: Any) -> None:
 
 
 def compare(
-    title: str, contestants: Contestants, pairs: Pairs, rounds: int, exact: str | Scores
+    title: str, contestants: Contestants, pairs: Pairs, setting: Setting, exact: str | Scores
 ) -> None:
     """Time all, and print pairs a second, ratios to the first, and how far scores are from one's,
     or from scores that are given.
     """
     scores = {name: contestant() for name, contestant in contestants.items()}
     right = scores[exact] if isinstance(exact, str) else exact
-    seconds = interleaved(contestants, rounds)
+    seconds = interleaved(contestants, setting.rounds, setting.clock)
     first = next(iter(seconds))
     head = f"{'':30}{'pairs/s':>9}{'ratio':>8}{'differ by':>11}{'tau':>8}{'least':>8}"
     print(f"\n{title}: {len(pairs):,} pairs, {processor()}\n{head}")
@@ -145,7 +150,7 @@ def cross_encoder(setting: Setting) -> None:
     from sentence_transformers import CrossEncoder as Theirs
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    folder, pairs = setting.models / "ce", setting.pairs()
+    folder, pairs = setting.models / setting.cross_encoder, setting.pairs()
     texts = in_order(pairs)
     theirs: Any = Theirs(str(folder), device="cpu", activation_fn=torch.nn.Identity())
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
@@ -163,16 +168,22 @@ def cross_encoder(setting: Setting) -> None:
                 values[some] = model(**given).logits[:, 0].numpy()
         return values
 
-    ours = CrossEncoder.open(folder, threads=THREADS)
+    ours, other = (
+        CrossEncoder.open(
+            folder, threads=setting.threads, scale="logit", backend=backend, device="cpu"
+        )
+        for backend in ("fast", "transformers")
+    )
     with exported(ours, folder, "cross-encoder") as exports:
         contestants: Contestants = {
             "CrossEncoder.predict": lambda: theirs.predict(texts),
             "transformers, sorted, 32": lambda: plain(model),
-            "tamis torch": scoring(ours, pairs),
+            "tamis fast": scoring(ours, pairs),
+            "tamis transformers": scoring(other, pairs),
             **{name: scoring(each, pairs) for name, each in exports.items()},
         }
         doubled: Any = AutoModelForSequenceClassification.from_pretrained(folder).double().eval()
-        compare("cross-encoder", contestants, pairs, setting.rounds, plain(doubled))
+        compare("cross-encoder", contestants, pairs, setting, plain(doubled))
 
 
 def target_words(setting: Setting) -> None:
@@ -186,7 +197,7 @@ def target_words(setting: Setting) -> None:
     ]
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    ours = TargetWords.open(folder, WORDS, threads=THREADS)
+    ours = TargetWords.open(folder, WORDS, threads=setting.threads)
     ids = list(ours.ids)
 
     def encoded(some: Sequence[int]) -> Any:
@@ -221,10 +232,10 @@ def target_words(setting: Setting) -> None:
         contestants: Contestants = {
             "generate, batches of 32": generate,
             "encoder + one step, sorted": one_step,
-            "tamis torch": scoring(ours, pairs),
+            "tamis fast": scoring(ours, pairs),
             **{name: scoring(each, pairs) for name, each in exports.items()},
         }
-        compare("T5 target words", contestants, pairs, setting.rounds, "encoder + one step, sorted")
+        compare("T5 target words", contestants, pairs, setting, "encoder + one step, sorted")
 
 
 def bi_encoder(setting: Setting) -> None:
@@ -234,7 +245,10 @@ def bi_encoder(setting: Setting) -> None:
     folder, given = setting.models / "minilm", setting.pairs()
     pairs = Pairs(given.queries, given.texts, given.index)
     theirs: Any = SentenceTransformer(str(folder), device="cpu")
-    ours = BiEncoder.open(folder, threads=THREADS)
+    ours, other = (
+        BiEncoder.open(folder, threads=setting.threads, backend=backend, device="cpu")
+        for backend in ("fast", "transformers")
+    )
 
     def cosines(encode: Callable[[list[str]], Any]) -> Callable[[], Scores]:
         def scored() -> Scores:
@@ -249,10 +263,11 @@ def bi_encoder(setting: Setting) -> None:
     with exported(ours, folder, "bi-encoder") as exports:
         contestants: Contestants = {
             "SentenceTransformer.encode": cosines(theirs.encode),
-            "tamis torch": cosines(ours.encode),
+            "tamis fast": cosines(ours.encode),
+            "tamis transformers": cosines(other.encode),
             **{name: cosines(each.encode) for name, each in exports.items()},
         }
-        compare("bi-encoder", contestants, pairs, setting.rounds, "SentenceTransformer.encode")
+        compare("bi-encoder", contestants, pairs, setting, "SentenceTransformer.encode")
 
 
 def splitting(setting: Setting) -> None:
@@ -286,7 +301,7 @@ def splitting(setting: Setting) -> None:
         "tokens:384:192, tokenising": windows("tokens:384:192", tokenised),
     }
     print(f"\nsplitting {size:.1f} MB of {len(documents):,} documents\n{'':30}{'MB/s':>9}")
-    for name, seconds in interleaved(contestants, setting.rounds).items():
+    for name, seconds in interleaved(contestants, setting.rounds, setting.clock).items():
         print(f"{name:30}{size / seconds:9.1f}", flush=True)
 
 
@@ -313,7 +328,7 @@ def memory(setting: Setting) -> None:
 
     with TemporaryDirectory() as name:
         folder = Path(name) / "ce"
-        shutil.copytree(setting.models / "ce", folder)
+        shutil.copytree(setting.models / setting.cross_encoder, folder)
         write_exports(CrossEncoder.open(folder), folder, folder, "cross-encoder")
         print(f"\nmemory{'':24}{'2,000':>9}{'20,000 pairs':>15}")
         for backend in ("fast", "onnx", "onnx-int8"):
@@ -347,6 +362,9 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="repeatable")
     parser.add_argument("--depth", type=int, default=20, help="passages of each of 43 queries")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=THREADS)
+    parser.add_argument("--processor-time", action="store_true", help="of all threads")
+    parser.add_argument("--cross-encoder", default="ce", help="its folder, in TAMIS_MODELS")
     given = parser.parse_args(arguments)
     if not os.environ.get("TAMIS_DATA") or not os.environ.get("TAMIS_MODELS"):
         print("scorers: skipped, TAMIS_DATA and TAMIS_MODELS are not set")
@@ -359,10 +377,12 @@ def main(arguments: Sequence[str] = ()) -> None:
     logging: Any = logging_of_theirs
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(given.threads)
     setting = Setting(
-        Path(os.environ["TAMIS_DATA"]), Path(os.environ["TAMIS_MODELS"]), given.depth, given.rounds
-    )
+        Path(os.environ["TAMIS_DATA"]), Path(os.environ["TAMIS_MODELS"]), given.depth, given.rounds,
+        given.threads, time.process_time if given.processor_time else time.perf_counter,
+        given.cross_encoder,
+    )  # fmt: skip
     for part in given.only or PARTS:
         PARTS[part](setting)
 
