@@ -65,6 +65,8 @@ def test_auto_takes_the_cpu_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatc
         ("cross-encoder", "deberta-v2", {}, "transformers"),
         ("bi-encoder", "roberta", {"dtype": "bfloat16"}, "transformers"),
         ("bi-encoder", "roberta", {"backend": "transformers"}, "transformers"),
+        ("bi-encoder", "roberta", {"dtype": "int8"}, "onnx-int8"),
+        ("bi-encoder", "albert", {"dtype": "int8", "backend": "onnx"}, "onnx-int8"),
         ("target-words", "t5", {}, "fast"),
         ("target-words", "bert", {}, "transformers"),
     ],
@@ -82,6 +84,13 @@ def test_a_back_end_that_cannot_is_refused(two_gpus: None) -> None:
         choose_runtime("bi-encoder", bert, NOWHERE, "fast", "cuda")
     with pytest.raises(InputError, match="onnx does not run in float16"):
         choose_runtime("bi-encoder", bert, NOWHERE, "onnx", "cpu", "float16")
+    with pytest.raises(InputError, match="fast does not run in int8"):
+        choose_runtime("bi-encoder", bert, NOWHERE, "fast", "cpu", "int8")
+    with pytest.raises(InputError, match="8-bit export") as error:
+        choose_runtime("bi-encoder", bert, NOWHERE, "transformers", "cpu", "int8")
+    assert "tamis export" in error.value.hint
+    with pytest.raises(InputError, match="onnx-int8 runs on the CPU, not on cuda"):
+        choose_runtime("bi-encoder", bert, NOWHERE, None, "cuda", "int8")
     with pytest.raises(InputError, match="does not run model, a bi-encoder of type 'albert'"):
         choose_runtime("bi-encoder", albert, NOWHERE, "fast")
     with pytest.raises(InputError, match="no back end 'torch'"):

@@ -364,6 +364,8 @@ def test_a_back_end_and_its_own_scores(folder: Path, capsys: pytest.CaptureFixtu
     assert onnx.score == pytest.approx(fast.score, abs=1e-4)
     assert run([*arguments, "-o", "a.trec", "--backend", "onnx-int8"]) == 1
     assert "has no onnx/model_qint8.onnx" in capsys.readouterr().err
+    assert run([*arguments, "-o", "a.trec", "--dtype", "int8"]) == 1
+    assert "has no onnx/model_qint8.onnx" in capsys.readouterr().err
 
 
 TABLE = [

@@ -46,15 +46,20 @@ def choose_runtime(
     trust_remote_code: bool = False,
 ) -> Runtime:
     """What runs a model of this kind: the fast back end on a CPU in float32 where it has the
-    architecture, else transformers. ONNX Runtime only runs what it is asked to run.
+    architecture, else transformers. ONNX Runtime only runs what it is asked to run; `int8` asks it
+    to run the 8-bit export.
 
     >>> choose_runtime("bi-encoder", {"model_type": "bert"}, Path("."), device="cpu").backend
     'fast'
     >>> choose_runtime("bi-encoder", {"model_type": "albert"}, Path("."), device="cpu").backend
     'transformers'
+    >>> choose_runtime("bi-encoder", {"model_type": "bert"}, Path("."), dtype="int8").backend
+    'onnx-int8'
     """
     if backend is not None and backend not in BACKENDS:
         raise InputError(f"there is no back end {backend!r}", hint=f"say {', '.join(BACKENDS)}")
+    if dtype == "int8" and backend in (None, "onnx", "onnx-int8"):
+        backend, dtype = "onnx-int8", "auto"
     if backend in ("fast", "onnx", "onnx-int8"):
         return _on_cpu(kind, config, folder, backend, device, dtype)
     place = resolve_device(device)
@@ -73,7 +78,7 @@ def _on_cpu(
             f"the back end {backend} runs on the CPU, not on {device}",
             hint="leave the back end out, or say transformers",
         )
-    if dtype != "auto" and resolve_dtype(dtype, CPU) != "float32":
+    if dtype not in ("auto", "float32"):
         raise InputError(
             f"the back end {backend} does not run in {dtype}",
             hint="leave the back end out, or say transformers",

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from tamis.errors import InputError, install_command, is_installed, require
 
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 
@@ -52,13 +52,18 @@ def _are(devices: list[str]) -> str:
 
 
 def resolve_dtype(dtype: str, device: str) -> str:
-    """The precision that a name stands for: `auto` is half precision on a GPU, else float32.
+    """The precision of torch that a name stands for: `auto` is half on a GPU, else float32.
 
     >>> resolve_dtype("auto", "cpu"), resolve_dtype("bfloat16", "cpu")
     ('float32', 'bfloat16')
     """
     if dtype not in DTYPES:
         raise InputError(f"there is no dtype {dtype!r}", hint=f"say {', '.join(DTYPES)}")
+    if dtype == "int8":
+        raise InputError(
+            "int8 is the precision of an 8-bit export, which ONNX Runtime runs on the CPU",
+            hint="leave the dtype and the back end out, or export the model: tamis export",
+        )
     if dtype != "auto":
         return dtype
     if device == "cpu":

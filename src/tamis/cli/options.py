@@ -123,10 +123,11 @@ class DeviceOptions:
         ),
     ] = "auto"
     dtype: Annotated[
-        Literal["auto", "float32", "bfloat16", "float16"],
+        Literal["auto", "float32", "bfloat16", "float16", "int8"],
         typer.Option(
             "--dtype",
-            help="Precision of the model. Default: half precision on a GPU, float32 on the CPU.",
+            help="Precision of the model; int8 runs its 8-bit export (tamis export). Default: half "
+            "precision on a GPU, float32 on the CPU.",
             rich_help_panel=ADVANCED_PANEL,
         ),
     ] = "auto"
