@@ -27,11 +27,14 @@ from tamis.collection.readers import open_collection
 from tamis.durable import new_file
 from tamis.evaluation import evaluate
 from tamis.evaluation.significance import randomisation_test
+from tamis.models import import_model
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.search.defaults import default_source
 from tamis.types import Ids, Qrels, Queries, Run
 
 BASES = ("minilm", "gte-small", "granite", "mpnet")
+POOLING = {"gte-small": "mean", "granite": "cls"}
+"""Of folders that do not say it, from their model cards."""
 COLLECTIONS = ("openbookqa", "medquad")
 DOCUMENTS, QUERIES, TIMED_DOCUMENTS = 3000, 500, 200
 MEASURE = "RR@10"
@@ -130,6 +133,16 @@ def cells(work: Path, only: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield collection, base
 
 
+def base_folder(models: Path, base: str, work: Path) -> Path:
+    """The folder of a base; one that does not say how it pools is imported so that it does."""
+    if base not in POOLING:
+        return models / base
+    folder = work / base
+    if not folder.is_dir():
+        import_model(models / base, folder, kind="bi-encoder", pooling=POOLING[base])
+    return folder
+
+
 def file_of(work: Path, collection: str, base: str) -> Path:
     """Where a cell is kept."""
     return work / f"{collection}-{base}.json"
@@ -166,7 +179,8 @@ def main() -> None:
         if path.is_file():
             continue
         sample = sample_of(data, collection, given.work)
-        cell = measure_cell(sample, models / base, given.work / f"{collection}-{base}.sieve")
+        folder = base_folder(models, base, given.work)
+        cell = measure_cell(sample, folder, given.work / f"{collection}-{base}.sieve")
         path.write_text(json.dumps(asdict(cell)), "utf-8")
         show(given.work)
     show(given.work)
