@@ -66,7 +66,7 @@ class Sample:
 
 def sample_of(data: Path, name: str, work: Path) -> Sample:
     """The documents and test queries of a collection that cells of it share."""
-    collection = open_collection(data / name)
+    collection = open_collection(data / name, on_error="skip")
     judged = collection.qrels["test"]
     order = random.Random(SEED)
     ids = sorted(query for query in judged if query in collection.queries.ids)
