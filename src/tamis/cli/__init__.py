@@ -25,7 +25,9 @@ def main() -> None:
     except KeyboardInterrupt:  # before `run` was there to meet it
         print("error: interrupted", file=sys.stderr)
         code = 130
-    sys.exit(_flush(code))
+    code = _flush(code)
+    gc.freeze()  # at its end Python would look through all objects thrice, a fifth of a search
+    sys.exit(code)
 
 
 def _open_closed_streams() -> None:
