@@ -82,3 +82,16 @@ def test_the_name_of_a_site_is_left_out_and_a_heading_stays() -> None:
     read = read_main_content(page)[1]
     assert "Kitchen Shop" not in read
     assert "Drum sieves" in read and "sifts flour" in read
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("it&#x27;s &#X2014;", "it's —"),
+        ("&#0039;&#39;&#39", "'''"),
+        ("&#xFFFFFFFFFF; &#0; &#" + "9" * 5000, "\ufffd \ufffd \ufffd"),
+        ("&#x; &#z; &#;", "&#x; &#z; &#;"),
+    ],
+)
+def test_character_references_by_number(written: str, shown: str) -> None:
+    assert read_page(f"<p>{written}") == ("", shown)

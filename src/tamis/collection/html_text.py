@@ -34,7 +34,8 @@ _QUOTED = re.compile(r""""[^"]*+"|'[^']*+'""")
 _RAW_ENDS = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style")
 }
-_NUMBER = re.compile(r"&#0*+(\d*+)")
+_NUMBER = re.compile(r"&#(?=\d)0*+(\d*+)")
+"""A decimal reference; hexadecimal ones are read in linear time however long."""
 MAX_DIGITS = 8
 """More digits than any code point has: such a reference is one to no character."""
 
