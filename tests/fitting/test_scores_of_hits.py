@@ -10,6 +10,7 @@ import pytest
 
 import tamis
 from tamis.cli.app import run as tamis_command
+from tamis.fitting.lexical_scores import lexical_part, with_own_lexical_scores
 from tamis.fitting.score_scale import ScoreScale, score_scale
 from tamis.fitting.sieve import Sieve
 from tamis.models import import_model
@@ -63,6 +64,41 @@ def test_a_score_is_the_same_with_a_filter_and_without(sieve: Sieve) -> None:
     for number in (3, 20, 41):
         [hit] = sieve.search("drum net", 5, f"n={number}")
         assert hit.score == pytest.approx(alone[hit.id], rel=1e-12)
+
+
+@pytest.fixture(scope="module")
+def long_list(tmp_path_factory: pytest.TempPathFactory, base: Path) -> Sieve:
+    """Words find 60 documents of 72, and 10 of those with a price of 0."""
+    texts = [f"a sieve of kind {n}" if n % 6 else f"a net for fish {n}" for n in range(72)]
+    documents = [
+        Document(f"d{n:02}", text, "", {"price": f"{int(n >= 12)}"}) for n, text in enumerate(texts)
+    ]
+    out = tmp_path_factory.mktemp("long") / "s"
+    return tamis.fit(documents, out=out, base=str(base), threads=1)
+
+
+def test_what_words_did_not_find_has_the_same_score_under_a_filter(long_list: Sieve) -> None:
+    """A long list by words fills up with its lowest score, a short one with zero."""
+    alone = {hit.id: hit.score for hit in long_list.search("sieve", 72)}
+    hits = long_list.search("sieve", 72, "price=0")
+    assert {"d00", "d06"} < {hit.id for hit in hits} and len(hits) == 12
+    for hit in hits:
+        assert hit.score == pytest.approx(alone[hit.id], rel=1e-6)
+
+
+def test_a_filled_lexical_score_becomes_that_of_the_document(long_list: Sieve) -> None:
+    words = lexical_part(long_list.retriever)
+    queries = tamis.Queries.of([tamis.Query("q", "fish kind")])
+    assert words is not None
+    scores = dict(words.search(queries, 72)["q"])
+    listed, *_, other = scores
+    run = Run.from_dict({"q": {listed: 0.9, other: 0.5, "d12": 0.4, "gone": 0.1}})
+    filled = [scores[listed], 0.01, 0.01, 0.01]
+    run = Run(queries, *(getattr(run, name) for name in ("docs", "offsets", "doc", "score")))
+    own = with_own_lexical_scores(run.with_extra(lexical_score=np.array(filled, "f4")), words)
+    expected = [scores[listed], scores[other], scores["d12"], 0.0]
+    assert own.extra["lexical_score"].tolist() == pytest.approx(expected, rel=1e-6)
+    assert with_own_lexical_scores(run, words) is run
 
 
 def test_hits_without_judgements(sieve: Sieve) -> None:

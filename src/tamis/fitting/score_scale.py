@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.fitting.answer_features import features
+from tamis.fitting.lexical_scores import lexical_part, with_own_lexical_scores
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank
@@ -79,7 +80,7 @@ def score_scale(source: Source, stage: Stage | None, run: Run, comparable: bool)
     if not isinstance(stage, Interpolate) and function is not None:
         lowest = {"cosine": -1.0, "logistic": -20.0}.get(function, 0.0)
         return ScoreScale(function, (1.0,), (0.0,), (1.0,), lowest, 0)
-    run = run.top(MEASURED_DEPTH)
+    run = with_own_lexical_scores(run.top(MEASURED_DEPTH), lexical_part(source))
     rows = features(run, comparable)
     if PASSAGE in run.extra:
         rows = rows[run.extra[PASSAGE] >= 0]

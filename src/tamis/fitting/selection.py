@@ -25,6 +25,7 @@ from tamis.fitting.guard import (
     select,
 )
 from tamis.fitting.learning_curve import CurvePoint, measure_learning_curve
+from tamis.fitting.lexical_scores import with_own_lexical_scores
 from tamis.fitting.plan import MIN_QUERIES
 from tamis.fitting.planner import trains_on_folds
 from tamis.fitting.provisional import (
@@ -46,7 +47,8 @@ from tamis.fitting.reranker_runs import (
     train_rerankers,
 )
 from tamis.fitting.system import Reranker, System, SystemKind, all_systems, default_system
-from tamis.types import Ids, Qrels, Run
+from tamis.registry import open_source
+from tamis.types import Ids, Qrels, Run, Source
 from tamis.types.columns import PREVIOUS_SCORE
 
 CALIBRATION_DEPTH = 5
@@ -386,6 +388,14 @@ def _stacked(
     )
 
 
+def _lexical_part(fit: FitContext, system: System) -> Source | None:
+    """What gave the system's runs their column of lexical scores, if they have one."""
+    if system.retriever.lexical_column is None:
+        return None
+    spec = fit.retrieved.of(system.retriever).source
+    return open_source(spec["of"][0], threads=fit.request.threads)
+
+
 def _calibrate(
     fit: FitContext, system: System, results: Sequence[FoldRuns], unanswerable: Run
 ) -> Calibration | None:
@@ -396,7 +406,11 @@ def _calibrate(
         return None
     held_out = [(fold_runs.run_of(system), fold_runs.qrels) for fold_runs in results]
     rankings = [*held_out, (unanswerable, NO_ANSWERS)]
-    top_rankings = [(run.top(CALIBRATION_DEPTH), qrels) for run, qrels in rankings]
+    lexical = _lexical_part(fit, system)
+    top_rankings = [
+        (with_own_lexical_scores(run.top(CALIBRATION_DEPTH), lexical), qrels)
+        for run, qrels in rankings
+    ]
     if not any(len(run.doc) for run, _ in top_rankings):
         return None
     rows, labels, query = _stacked(top_rankings, _comparable(fit))

@@ -26,6 +26,7 @@ from tamis.errors import DamagedError, InputError, UnknownKindError
 from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.json_records import from_json
+from tamis.fitting.lexical_scores import lexical_part, with_own_lexical_scores
 from tamis.fitting.request import SIEVE_LAYOUT, cache_beside
 from tamis.fitting.score_scale import ScoreScale
 from tamis.manifest import expect, read_manifest
@@ -386,6 +387,7 @@ class Sieve:
         were calibrated, else by the constants of the sieve's scale.
         """
         comparable = self.pipeline.has_comparable_scores
+        run = with_own_lexical_scores(run, lexical_part(self.retriever))
         if self.calibration is not None:
             return self.calibration.probability(features(run, comparable))
         assert self.pipeline.score_scale is not None

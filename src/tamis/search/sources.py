@@ -95,13 +95,29 @@ class IndexSource(Source):
 
     def score_text(self, query: str, text: str) -> float:
         """The score of any text under the collection's statistics (without RM3)."""
-        snapshot, analyse = self.index.snapshot, self.index.analyzer.terms
-        query_counts, text_counts = Counter(analyse(query)), Counter(analyse(text))
+        return self._score(query, Counter(self.index.analyzer.terms(text)))
+
+    def score_document(self, query: str, doc_id: str) -> float:
+        """The score of a document, also of one that is not among the best (without RM3);
+        `KeyError` where there is none.
+
+        >>> from tempfile import mkdtemp
+        >>> from tamis import Document, Index
+        >>> texts = {"drum": "a drum sieve", "net": "a net for fish"}
+        >>> documents = [Document(name, text) for name, text in texts.items()]
+        >>> bm25 = Index.build(documents, mkdtemp() + "/index").bm25()
+        >>> bm25.score_document("fish net", "net") > bm25.score_document("fish net", "drum")
+        True
+        """
+        return self._score(query, self.index.snapshot.term_vector(doc_id))
+
+    def _score(self, query: str, text_counts: Mapping[str, int]) -> float:
+        snapshot, query_counts = self.index.snapshot, Counter(self.index.analyzer.terms(query))
         shared = [term for term in query_counts if term in text_counts]
         numbers = np.array(snapshot.lexicon.numbers(shared), np.int32)
         in_index, lexicon = numbers >= 0, snapshot.lexicon
         frequency = np.array([text_counts[term] for term in shared], np.int32)[in_index]
-        length = np.full(len(frequency), length_byte(text_counts.total()), np.int32)
+        length = np.full(len(frequency), length_byte(sum(text_counts.values())), np.int32)
         weights = np.array([query_counts[term] for term in shared], np.float32)[in_index]
         counts = lexicon.documents_of[numbers[in_index]], lexicon.occurrences[numbers[in_index]]
         pairs = self.ranking.pair_scores(frequency, length, snapshot.statistics)
