@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from tamis.durable import folder_exists
 from tamis.errors import InputError, UnknownKindError
 from tamis.types import Scorer, Source, Spec, Stage
+from tamis.types.conditions import Where
 from tamis.types.explanation import Explanation
 from tamis.types.pipeline import SPEC_VERSION
 
@@ -330,10 +331,12 @@ def _kinds_of(role: str) -> str:
     return ", ".join(OPENERS.get(role, {}))
 
 
-def explain_index(index: object, query: str, doc_id: str | None, other: str | None) -> Explanation:
+def explain_index(
+    index: object, query: str, doc_id: str | None, other: str | None, where: Where
+) -> Explanation:
     """See `Index.explain`."""
     explain = cast(Callable[..., Explanation], _imported(EXPLAIN_INDEX))
-    return explain(index, query, doc_id, other)
+    return explain(index, query, doc_id, other, where)
 
 
 @cache

@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tamis.backends.fast import FastCrossEncoder
 from tamis.errors import InputError
-from tamis.explain._forwards import (
-    bert_attention,
-    bi_encoder_gradient,
-    cross_encoder_gradient,
-    eager_attention,
-    t5_attention,
-)
+from tamis.explain._forwards import EagerModel, bert_attention, t5_attention
 from tamis.explain.attention import (
     attention_shares,
     body_of,
@@ -25,11 +18,8 @@ from tamis.explain.attention import (
     tokens_of,
     word_attention,
 )
-from tamis.explain.hints import with_hints
 from tamis.explain.pair_tokens import pair_tokens, prompt_tokens
 from tamis.scorers.cross_encoder import CrossEncoder
-from tamis.text.analysis import analyzer
-from tamis.types.explanation import WordEffect
 
 pytest.importorskip("torch", reason="torch is not installed")
 PAIRS = [
@@ -86,9 +76,10 @@ def test_our_own_forward_and_transformers_agree_and_padding_changes_nothing(
     several = [tokens_of(scorer, *pair) for pair in PAIRS]
     ids, segments = [each.ids for each in several], [each.segments for each in several]
     assert len({len(each) for each in ids}) > 1  # some are padded
-    batch = eager_attention(tiny_cross_encoder, ids, segments)
+    eager = EagerModel.open(tiny_cross_encoder)
+    batch = eager.attention(ids, segments)
     for each, together in zip(several, batch, strict=True):
-        [alone] = eager_attention(tiny_cross_encoder, [each.ids], [each.segments])
+        [alone] = eager.attention([each.ids], [each.segments])
         own = bert_attention(body, each.ids, each.segments)
         assert own.shape == (2, len(each.ids))
         assert together == pytest.approx(alone, abs=1e-6)
@@ -115,52 +106,6 @@ def test_a_scorer_without_attention_is_refused() -> None:
         attention_shares(object(), PAIRS)  # type: ignore[arg-type]
 
 
-def test_gradient_times_input_is_the_slope_along_the_input(scorer: CrossEncoder) -> None:
-    """Of f(s x) at s = 1 the derivative is the sum over tokens of gradient times input."""
-    import torch
-
-    body = body_of(scorer)
-    assert body and isinstance(scorer.model, FastCrossEncoder)
-    head = scorer.model.head
-    tokens = tokens_of(scorer, *PAIRS[0])
-    gradient = cross_encoder_gradient(body, head, tokens.ids, tokens.segments)
-    inputs = body._embed([tokens.ids], [tokens.segments])
-
-    def score(scale: float) -> float:
-        lengths = [(1, len(tokens.ids))]
-        states = body._run(body.layers, inputs * scale, lengths, body._bias(lengths))
-        return float(head(states[:1])[0, 0])
-
-    with torch.inference_mode():
-        slope = (score(1.01) - score(0.99)) / 0.02
-    assert gradient.sum() == pytest.approx(slope, rel=0.02, abs=1e-3)
-
-
-def test_the_gradient_of_a_cosine_along_its_own_embedding_is_small(scorer: CrossEncoder) -> None:
-    """A text that is the query: its cosine is 1, the highest there is, so nothing raises it."""
-    body, ids = body_of(scorer), np.array([2, 4, 5, 3], np.int32)
-    assert body
-    states = body.all_tokens([ids], [np.zeros(4, np.int32)]).mean(0)
-    unit = (states / states.norm()).detach().numpy()
-    assert bi_encoder_gradient(body, ids, unit, "mean") == pytest.approx(np.zeros(4), abs=1e-4)
-    other = np.roll(unit, 1)
-    assert np.abs(bi_encoder_gradient(body, ids, other, "mean")).max() > 1e-3
-
-
-def test_hints_are_shares_of_the_words_of_the_text(scorer: CrossEncoder) -> None:
-    text = "the sieve sort grain"
-    effects = [WordEffect(term, (term,), 0.0, 0.0, {}) for term in ("the", "siev", "sort", "grain")]
-    english = analyzer("english")
-    terms = {term for word in text.split() for term in english.terms(word)}
-    shown = with_hints(effects, scorer, "drum sieve", text, english)
-    known = [effect for effect in shown if effect.term in terms]
-    assert len(known) >= 3
-    for effect in known:
-        assert effect.gradient is not None and 0 <= effect.gradient <= 1
-        assert effect.attention is not None and 0 < effect.attention < 1
-    assert sum(effect.attention or 0 for effect in known) <= 1 + 1e-9
-
-
 def test_real_bert_agrees(models: Path) -> None:
     """MiniLM's body on pairs that differ in length."""
     from tamis.backends._bert import build
@@ -171,7 +116,7 @@ def test_real_bert_agrees(models: Path) -> None:
     texts = ["how long is a sieve", "a drum sieve has a fine mesh to sift flour", "net"]
     ids = [np.array(loaded.tokens.backend.encode(text).ids, np.int32) for text in texts]
     segments = [np.zeros(len(each), np.int32) for each in ids]
-    batch = eager_attention(models / "minilm", ids, segments)
+    batch = EagerModel.open(models / "minilm").attention(ids, segments)
     for each, segment, together in zip(ids, segments, batch, strict=True):
         assert bert_attention(body, each, segment) == pytest.approx(together, abs=2e-4)
 

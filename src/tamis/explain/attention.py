@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from tamis.backends._bert import Bert
 from tamis.backends._t5 import T5
 from tamis.errors import InputError
-from tamis.explain._forwards import LayerRows, bert_attention, eager_attention, t5_attention
+from tamis.explain._forwards import EagerModel, LayerRows, bert_attention, t5_attention
 from tamis.explain.pair_tokens import PairTokens, pair_tokens, prompt_tokens
-from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
 from tamis.types import Scorer
@@ -93,12 +92,14 @@ def attention_shares(
     """The share of matched words in a model's attention, over pairs of query and text.
 
     `scorer` is a cross-encoder or a T5 that chooses between target words, in torch. `by` says whose
-    forward gives the attention of a cross-encoder: both agree.
+    forward gives the attention of a cross-encoder: both agree. Where our own is not like BERT's,
+    transformers gives it.
     """
+    eager = eager_model(scorer) if needs_transformers(scorer, by) else None
     rows, left_out = [], 0
     for query, text in pairs:
         tokens = tokens_of(scorer, query, text)
-        shares = matched_shares(attention_of(scorer, tokens, by), tokens.word_of, tokens.matched)
+        shares = matched_shares(attention_of(scorer, tokens, eager), tokens.word_of, tokens.matched)
         if shares is None:
             left_out += 1
         else:
@@ -113,7 +114,7 @@ def attention_shares(
 
 def tokens_of(scorer: Scorer, query: str, text: str) -> PairTokens:
     """A query and a text as a scorer reads them; an error for one without attention to a pair."""
-    if isinstance(scorer, CrossEncoder) and body_of(scorer):
+    if isinstance(scorer, CrossEncoder) and not scorer.runtime.is_onnx:
         return pair_tokens(scorer, query, text)
     if isinstance(scorer, TargetWords) and isinstance(scorer.language_model, T5):
         return prompt_tokens(scorer, query, text)
@@ -124,23 +125,34 @@ def tokens_of(scorer: Scorer, query: str, text: str) -> PairTokens:
 
 
 def body_of(scorer: Scorer) -> Bert | None:
-    """The body of a cross-encoder or bi-encoder that our own forward of BERT runs."""
-    if not isinstance(scorer, CrossEncoder | BiEncoder):
-        return None
-    body = getattr(scorer.model, "body", None)
+    """The body of a cross-encoder that our own forward of BERT runs."""
+    body = getattr(scorer.model, "body", None) if isinstance(scorer, CrossEncoder) else None
     return body if isinstance(body, Bert) else None
 
 
-def attention_of(
-    scorer: Scorer, tokens: PairTokens, by: Literal["own", "transformers"] = "own"
-) -> LayerRows:
-    """The attention to each token, a row a layer, summed over heads."""
+def needs_transformers(scorer: Scorer, by: Literal["own", "transformers"] = "own") -> bool:
+    """Whether the attention of a scorer comes from transformers: where that is asked for, and
+    where our own forward is not BERT's.
+    """
+    return isinstance(scorer, CrossEncoder) and (by == "transformers" or body_of(scorer) is None)
+
+
+def eager_model(scorer: Scorer) -> EagerModel:
+    """The model of a scorer as transformers runs it, opened once for many pairs."""
+    origin = scorer.origin if isinstance(scorer, CrossEncoder) else None
+    if origin is None:
+        raise InputError("the model has no folder", hint="open it from a folder")
+    return EagerModel.open(origin.folder)
+
+
+def attention_of(scorer: Scorer, tokens: PairTokens, eager: EagerModel | None = None) -> LayerRows:
+    """The attention to each token, a row a layer, summed over heads; of a cross-encoder by an
+    `eager` model where there is one.
+    """
+    if eager is not None:
+        return eager.attention([tokens.ids], [tokens.segments])[0]
     body = body_of(scorer)
-    if isinstance(scorer, CrossEncoder) and body:
-        if by == "own":
-            return bert_attention(body, tokens.ids, tokens.segments)
-        if scorer.origin is None:
-            raise InputError("the model has no folder", hint="open it from a folder")
-        return eager_attention(scorer.origin.folder, [tokens.ids], [tokens.segments])[0]
+    if body is not None:
+        return bert_attention(body, tokens.ids, tokens.segments)
     assert isinstance(scorer, TargetWords) and isinstance(scorer.language_model, T5)
     return t5_attention(scorer.language_model, tokens.ids)

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from tamis.types.explanation import Difference, Explanation, PartDifference
 
 
-def difference(one: Explanation, other: Explanation) -> Difference:
-    """How every contribution of a document differs from the other's.
-
-    The parts are those of the last fusion, or the features of a learnt ranker, or the terms where
-    nothing else made the score.
+def difference(
+    one: Explanation,
+    other: Explanation,
+    breakdowns: tuple[Mapping[str, float], Mapping[str, float]],
+) -> Difference:
+    """How every contribution of a document differs from the other's; `breakdowns` add up to the
+    scores of both.
     """
     terms = _differences(_terms(one), _terms(other))
-    parts = _differences(_last_parts(one), _last_parts(other))
+    parts = _differences(*breakdowns)
     return Difference(
         other.id, other.title, other.rank, other.score, one.score - other.score, parts, terms
     )
@@ -24,20 +26,10 @@ def _terms(explanation: Explanation) -> dict[str, float]:
     return {part.term: part.contribution for part in explanation.terms}
 
 
-def _last_parts(explanation: Explanation) -> dict[str, float]:
-    if explanation.features:
-        return {feature.name: feature.contribution for feature in explanation.features}
-    last = explanation.stages[-1].name
-    return {part.name: part.contribution for part in explanation.parts if part.stage == last}
-
-
 def _differences(
     one: Mapping[str, float], other: Mapping[str, float]
 ) -> tuple[PartDifference, ...]:
-    """The differences of parts that both have, the largest first."""
-    rows = [
-        PartDifference(name, one[name], other[name], one[name] - other[name])
-        for name in one
-        if name in other
-    ]
+    """The differences of all parts, 0 where one has none of it, the largest first."""
+    pairs = {name: (one.get(name, 0.0), other.get(name, 0.0)) for name in {**one, **other}}
+    rows = [PartDifference(name, a, b, a - b) for name, (a, b) in pairs.items()]
     return tuple(sorted(rows, key=lambda row: -abs(row.difference)))

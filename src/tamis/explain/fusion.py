@@ -8,16 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.explain.trace import Step, name_of, row_of
+from tamis.explain.trace import Step, name_of, row_of, source_names
 from tamis.pipeline.fuse import common_scale
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank
 from tamis.types import Run
-from tamis.types.columns import MODEL_SCORE, PASSAGE, PREVIOUS_SCORE
+from tamis.types.columns import LEXICAL_SCORE, MODEL_SCORE, PASSAGE, PREVIOUS_SCORE
 from tamis.types.explanation import FusionPart
 
 Values = NDArray[np.float64]
+SCORE_BEFORE = "score before"
+"""The part of a fusion that is the score before the stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ def fused_score(scales: Sequence[PartScale], scores: Sequence[float | None]) -> 
 
 def hybrid_scales(hybrid: Hybrid, runs: Sequence[Run]) -> list[PartScale]:
     """How the scores of each source of a hybrid become contributions."""
-    names = [name_of(source) for source in hybrid.sources]
+    names = source_names(hybrid)
     if hybrid.method == "rrf":
         return [
             PartScale(name, 1.0, 0.0, 1.0, 0.0, run.score, hybrid.k)
@@ -86,17 +88,28 @@ def hybrid_parts(step: Step, doc_id: str) -> list[FusionPart]:
     return parts
 
 
-def fusion_settings(step: Step) -> tuple[float, str | None] | None:
+def fusion_settings(step: Step) -> tuple[float, str] | None:
     """The weight of the model and the column it is fused with, where a stage fuses."""
     stage = step.of
     if isinstance(stage, Interpolate):
-        return stage.weight, stage.column
-    if isinstance(stage, Rerank) and stage.interpolate is not None:
-        return stage.interpolate, stage.fuse_with_column
-    return None
+        weight, column = stage.weight, stage.column
+    elif isinstance(stage, Rerank) and stage.interpolate is not None:
+        weight, column = stage.interpolate, stage.fuse_with_column
+    else:
+        return None
+    return weight, column if column and weight else PREVIOUS_SCORE
 
 
-def stage_scales(step: Step, names: tuple[str, str]) -> list[PartScale]:
+def names_of_fusion(step: Step) -> tuple[str, str]:
+    """What a stage fuses: the score before it (or that of a column), and its model."""
+    settings = fusion_settings(step)
+    column = settings[1] if settings else PREVIOUS_SCORE
+    inner = step.of.stage if isinstance(step.of, Interpolate) else step.of
+    names = {PREVIOUS_SCORE: SCORE_BEFORE, LEXICAL_SCORE: "BM25"}
+    return names.get(column, column), name_of(inner)
+
+
+def stage_scales(step: Step) -> list[PartScale]:
     """How the score before a stage and that of its model become contributions; empty where the
     stage has scored nothing, or fuses nothing.
     """
@@ -104,12 +117,11 @@ def stage_scales(step: Step, names: tuple[str, str]) -> list[PartScale]:
     if settings is None or PASSAGE not in step.run.extra:
         return []
     weight, column = settings
-    run = step.run
+    run, names = step.run, names_of_fusion(step)
     scored = run.extra[PASSAGE] >= 0
     if not scored.any():
         return []
-    before = run.extra[column if column and weight else PREVIOUS_SCORE][scored]
-    model = run.extra[MODEL_SCORE][scored]
+    before, model = run.extra[column][scored], run.extra[MODEL_SCORE][scored]
     return [
         _min_max(names[0], 1 - weight, np.asarray(before, np.float32)),
         _min_max(names[1], weight, np.asarray(model, np.float32)),
@@ -122,18 +134,16 @@ def _min_max(name: str, weight: float, scores: NDArray[np.float32]) -> PartScale
     return PartScale(name, weight, shift, scale, 0.0, np.sort(scores)[::-1])
 
 
-def stage_parts(step: Step, doc_id: str, names: tuple[str, str]) -> list[FusionPart]:
+def stage_parts(step: Step, doc_id: str) -> list[FusionPart]:
     """What the score before a stage and its model bring to the score of one of its candidates;
     nothing for a candidate that the model did not score.
     """
-    scales, row, run = stage_scales(step, names), row_of(step.run, doc_id), step.run
+    scales, row, run = stage_scales(step), row_of(step.run, doc_id), step.run
     if not scales or row is None or run.extra[PASSAGE][row] < 0:
         return []
     settings = fusion_settings(step)
     assert settings is not None
-    weight, column = settings
-    before = float(run.extra[column if column and weight else PREVIOUS_SCORE][row])
-    scores = before, float(run.extra[MODEL_SCORE][row])
+    scores = float(run.extra[settings[1]][row]), float(run.extra[MODEL_SCORE][row])
     return [
         scale.part(step.name, 1 + int((scale.scores > np.float32(score)).sum()), score)
         for scale, score in zip(scales, scores, strict=True)

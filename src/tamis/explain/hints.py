@@ -4,85 +4,110 @@ scoring the text again without them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.backends.fast import FastCrossEncoder
-from tamis.explain._forwards import bi_encoder_gradient, cross_encoder_gradient
-from tamis.explain.attention import attention_of, body_of, tokens_of, word_attention
-from tamis.explain.pair_tokens import text_tokens
+from tamis.explain._gradients import (
+    bi_encoder_gradient,
+    can_give_gradient,
+    cross_encoder_gradient,
+    target_words_gradient,
+)
+from tamis.explain.attention import attention_of, needs_transformers, tokens_of, word_attention
+from tamis.explain.pair_tokens import PairTokens, prompt_tokens, text_tokens
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.in_torch import why_not_in_torch
+from tamis.scorers.target_words import TargetWords
 from tamis.text.analysis import Analyzer
-from tamis.types import Scorer
 from tamis.types.explanation import WordEffect
 
-Values = NDArray[np.float64]
+Shares = Mapping[str, float]
 
 
-def with_hints(
-    effects: Sequence[WordEffect], scorer: Scorer, query: str, text: str, analyzer: Analyzer
-) -> tuple[WordEffect, ...]:
-    """The words with their share of the gradient times input, in absolute values, and of the last
-    layer's attention, both among the words of the text; unchanged where the scorer has neither.
-    """
-    body = body_of(scorer)
-    if isinstance(scorer, CrossEncoder) and isinstance(scorer.model, FastCrossEncoder) and body:
-        tokens, head = tokens_of(scorer, query, text), scorer.model.head
-        gradient = np.abs(cross_encoder_gradient(body, head, tokens.ids, tokens.segments))
-        rows = np.stack([gradient, attention_of(scorer, tokens)[-1]])
-        sums = word_attention(rows, tokens.word_of, len(tokens.words))
-        of_text = np.array([side == 1 for side, _ in tokens.words], bool)
-        words = [word for side, word in tokens.words if side == 1]
-        shares = _by_term(words, sums[:, of_text], analyzer)
+@dataclass(frozen=True)
+class Hints:
+    """The share of each term among the words of a text, where the model has such."""
+
+    gradient: Shares = field(default_factory=dict)
+    """Of the gradient times input, in absolute values."""
+    attention: Shares = field(default_factory=dict)
+    """Of the last layer's attention."""
+    why_not: str = ""
+    """Why a neural model gives neither; empty of a scorer that has no such thing."""
+
+    def beside(self, effects: Sequence[WordEffect]) -> tuple[WordEffect, ...]:
+        """The effects of words with their shares."""
         return tuple(
             replace(
-                effect, gradient=shares[0].get(effect.term), attention=shares[1].get(effect.term)
+                effect,
+                gradient=self.gradient.get(effect.term),
+                attention=self.attention.get(effect.term),
             )
             for effect in effects
         )
-    if isinstance(scorer, BiEncoder) and body:
-        gradients = _bi_encoder_gradients(scorer, query, text, analyzer)
-        return tuple(replace(effect, gradient=gradients.get(effect.term)) for effect in effects)
-    return tuple(effects)
 
 
-def _by_term(words: Sequence[str], sums: Values, analyzer: Analyzer) -> list[dict[str, float]]:
-    """Of each row the share of each term."""
-    terms = [analyzer.terms(word) for word in words]
-    shares: list[dict[str, float]] = []
-    for row in sums:
-        total = float(row.sum()) or 1.0
-        of_term: dict[str, float] = {}
-        for word_terms, value in zip(terms, row.tolist(), strict=True):
-            for term in set(word_terms):
-                of_term[term] = of_term.get(term, 0.0) + value / total
-        shares.append(of_term)
-    return shares
+def hints_of(scorer: object, query: str, text: str, analyzer: Analyzer) -> Hints:
+    """The hints of the model that scores a query and a text; an export is run by torch for it."""
+    if not isinstance(scorer, CrossEncoder | BiEncoder | TargetWords):
+        return Hints()
+    why_not = why_not_in_torch(scorer)
+    model = None if why_not else scorer.in_torch
+    if model is None:
+        return Hints(why_not=why_not)
+    if isinstance(model, BiEncoder):
+        return _of_bi_encoder(model, query, text, analyzer)
+    return _of_pair(model, query, text, analyzer)
 
 
-def _bi_encoder_gradients(
-    scorer: BiEncoder, query: str, text: str, analyzer: Analyzer
+def _of_pair(
+    scorer: CrossEncoder | TargetWords, query: str, text: str, analyzer: Analyzer
+) -> Hints:
+    tokens: PairTokens
+    if isinstance(scorer, CrossEncoder):
+        tokens = tokens_of(scorer, query, text)
+        gradient = cross_encoder_gradient(scorer, tokens.ids, tokens.segments)
+        has_attention = not needs_transformers(scorer)
+    else:
+        tokens = prompt_tokens(scorer, query, text)
+        gradient = target_words_gradient(scorer, tokens.ids)
+        has_attention = scorer.runtime.backend == "fast"
+    attention = attention_of(scorer, tokens)[-1] if has_attention else None
+    if gradient is None and attention is None:
+        return Hints(why_not="the model has a head of its own")
+    return Hints(
+        {} if gradient is None else _shares(np.abs(gradient), tokens, analyzer),
+        {} if attention is None else _shares(attention, tokens, analyzer),
+    )
+
+
+def _shares(
+    values: NDArray[np.floating], tokens: PairTokens, analyzer: Analyzer
 ) -> dict[str, float]:
-    """The share of each term in the gradient of the cosine, over the terms of the text."""
-    reader = scorer.documents or scorer
-    body = body_of(reader)
-    if body is None or reader.prompt or reader.layers or reader.pooling not in ("mean", "cls"):
-        return {}
-    room = reader.max_length - reader.layout.extra
-    ids, spans = text_tokens(reader.tokens, text, room)
-    before, after = reader.layout.before, reader.layout.after
-    sequence = np.concatenate([np.asarray(part, np.int32) for part in (before, ids, after)])
-    of_query = scorer.encode([query])[0]
-    values = bi_encoder_gradient(body, sequence, of_query, reader.pooling)
-    of_text = np.abs(values[len(before) : len(before) + len(ids)])
+    """The share of each term of the text, from the values of tokens."""
+    of_words = word_attention(values[None], tokens.word_of, len(tokens.words))[0]
+    of_text = [
+        (word, value)
+        for (side, word), value in zip(tokens.words, of_words.tolist(), strict=True)
+        if side == 1
+    ]
+    total = sum(value for _, value in of_text) or 1.0
     shares: dict[str, float] = {}
-    total = float(of_text.sum()) or 1.0
-    for term, start, end in analyzer.spans(text):
-        inside = [value for value, span in zip(of_text.tolist(), spans, strict=True)
-                  if span[0] < end and start < span[1]]  # fmt: skip
-        shares[term] = shares.get(term, 0.0) + sum(inside) / total
+    for word, value in of_text:
+        for term in {*analyzer.terms(word)}:
+            shares[term] = shares.get(term, 0.0) + value / total
     return shares
+
+
+def _of_bi_encoder(scorer: BiEncoder, query: str, text: str, analyzer: Analyzer) -> Hints:
+    """The share of each term in the gradient of the cosine, over the words of the text."""
+    reader = scorer.documents or scorer
+    if not can_give_gradient(reader):
+        return Hints(why_not="the model has dense layers after its pooling")
+    tokens = text_tokens(reader, text)
+    gradient = bi_encoder_gradient(reader, tokens.ids, scorer.encode([query])[0])
+    return Hints({} if gradient is None else _shares(np.abs(gradient), tokens, analyzer))

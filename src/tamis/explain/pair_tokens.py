@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.backends.tokens import Tokens, clean, share_room
+from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
 
@@ -18,12 +19,12 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, eq=False)
 class PairTokens:
-    """One sequence of two texts; words that are no longer in it, cut off, are not listed."""
+    """One sequence of two texts, or of one; words that were truncated are not listed."""
 
     ids: TokenIds
     segments: TokenIds
     word_of: NDArray[np.int64]
-    """Of each token the number of its word; -1 of special tokens, punctuation and a template."""
+    """Of each token the number of its word; -1 of special tokens, punctuation, prompt and template."""
     words: tuple[tuple[int, str], ...]
     """0 for the query and 1 for the text, and the word in lower case."""
 
@@ -38,7 +39,8 @@ class PairTokens:
 def pair_tokens(scorer: CrossEncoder, query: str, text: str) -> PairTokens:
     """A query and a text as a cross-encoder reads them, truncated as it truncates them."""
     room = scorer.max_length - scorer.layout.extra
-    encodings = [_encoded(scorer.tokens, each) for each in (query, text)]
+    texts, begin = (scorer.prompt + query, text), len(clean(scorer.prompt))
+    encodings = [_encoded(scorer.tokens, each) for each in texts]
     lengths = [len(ids) for ids, _ in encodings]
     longest = scorer.document_tokens or room
     kept = share_room(lengths[0], min(lengths[1], longest), room)
@@ -48,8 +50,9 @@ def pair_tokens(scorer: CrossEncoder, query: str, text: str) -> PairTokens:
     starts = firsts[0], firsts[1] + len(scorer.layout.between)
     word_of = np.full(len(ids), -1, np.int64)
     words: list[tuple[int, str]] = []
-    for side, (each, (_, spans), start) in enumerate(zip((query, text), cut, starts, strict=True)):
-        _assign(word_of[start : start + len(spans)], spans, clean(each), (0, None), side, words)
+    for side, (each, (_, spans), start) in enumerate(zip(texts, cut, starts, strict=True)):
+        bounds = begin if side == 0 else 0, None
+        _assign(word_of[start : start + len(spans)], spans, clean(each), bounds, side, words)
     return PairTokens(ids, segments, word_of, tuple(words))
 
 
@@ -68,10 +71,18 @@ def prompt_tokens(scorer: TargetWords, query: str, text: str) -> PairTokens:
     return PairTokens(ids, np.zeros(len(ids), np.int32), word_of, tuple(words))
 
 
-def text_tokens(tokens: Tokens, text: str, keep: int) -> tuple[TokenIds, list[tuple[int, int]]]:
-    """The first `keep` token ids of a text and their characters."""
-    ids, spans = _encoded(tokens, text)
-    return ids[:keep], spans[:keep]
+def text_tokens(encoder: BiEncoder, text: str) -> PairTokens:
+    """A text alone as a bi-encoder reads it, truncated as it truncates it."""
+    prompted = encoder.prompt + text
+    ids, spans = _encoded(encoder.tokens, prompted)
+    room = encoder.max_length - encoder.layout.extra
+    before, after = encoder.layout.before, encoder.layout.after
+    sequence = np.concatenate([np.asarray(part, np.int32) for part in (before, ids[:room], after)])
+    word_of = np.full(len(sequence), -1, np.int64)
+    words: list[tuple[int, str]] = []
+    inside = word_of[len(before) : len(before) + len(ids[:room])]
+    _assign(inside, spans[:room], clean(prompted), (len(clean(encoder.prompt)), None), 1, words)
+    return PairTokens(sequence, np.zeros(len(sequence), np.int32), word_of, tuple(words))
 
 
 def _encoded(tokens: Tokens, text: str) -> tuple[TokenIds, list[tuple[int, int]]]:

@@ -20,7 +20,7 @@ from tamis.explain.fusion import (
     stage_scales,
 )
 from tamis.explain.terms import WeightedQuery
-from tamis.explain.trace import Step, name_of
+from tamis.explain.trace import Step, source_names
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.passage_scores import token_spans
@@ -31,12 +31,10 @@ from tamis.search.embeddings import encode_with_truncation, for_documents
 from tamis.search.sources import IndexSource
 from tamis.text.passages import parse_spec, split, text_of
 from tamis.types import Document, Queries, Run, Source
-from tamis.types.columns import LEXICAL_SCORE, MODEL_SCORE, PREVIOUS_SCORE
+from tamis.types.columns import MODEL_SCORE, PREVIOUS_SCORE
 from tamis.types.pipeline import Top
 
 Values = NDArray[np.float64]
-PREVIOUS = "score before"
-"""The part of a fusion that is the score before the stage."""
 
 
 @dataclass(eq=False)
@@ -52,14 +50,6 @@ class Rescored:
     """The columns that a run of the pipeline would have."""
     after: list[Values] = field(default_factory=list)
     """The scores after each step."""
-
-
-def names_of_fusion(step: Step) -> tuple[str, str]:
-    """What a stage fuses: the score before it (or the lexical one), and its model."""
-    settings = fusion_settings(step)
-    column = settings[1] if settings else None
-    inner = step.of.stage if isinstance(step.of, Interpolate) else step.of
-    return ("BM25" if column == LEXICAL_SCORE else PREVIOUS), name_of(inner)
 
 
 def can_rescore(steps: Sequence[Step]) -> bool:
@@ -97,7 +87,7 @@ def rescore(
         if isinstance(step.of, Hybrid):
             _hybrid(state, step, query, documents, found)
         elif isinstance(step.of, Source):
-            _source(state, step.of, query, documents)
+            _source(state, step.of, step.name, query, documents)
         elif isinstance(step.of, Rerank):
             following = steps[number + 1] if number + 1 < len(steps) else None
             settings = fusion_settings(following or step)
@@ -112,7 +102,9 @@ def rescore(
     return state
 
 
-def _source(state: Rescored, source: Source, query: str, documents: Sequence[Document]) -> None:
+def _source(
+    state: Rescored, source: Source, name: str, query: str, documents: Sequence[Document]
+) -> None:
     if isinstance(source, IndexSource):
         weighted = WeightedQuery.of(source, query)
         texts = (searched_text(document) for document in documents)
@@ -120,7 +112,7 @@ def _source(state: Rescored, source: Source, query: str, documents: Sequence[Doc
     else:
         assert isinstance(source, DenseSource)
         state.score, state.passages, state.truncated_tokens = _products(source, query, documents)
-    state.parts[name_of(source)] = state.score
+    state.parts[name] = state.score
 
 
 def _products(
@@ -163,11 +155,13 @@ def _hybrid(
 ) -> None:
     assert isinstance(step.of, Hybrid)
     raw: list[Sequence[float | None]] = []
-    for number, source in enumerate(step.of.sources):
+    for number, (source, name) in enumerate(
+        zip(step.of.sources, source_names(step.of), strict=True)
+    ):
         if found is not None and not found[number]:
             raw.append([None] * len(documents))
             continue
-        _source(state, source, query, documents)
+        _source(state, source, name, query, documents)
         is_lexical = isinstance(source, IndexSource)
         raw.append([None if is_lexical and not s else s for s in state.score.tolist()])
         if is_lexical and step.of.column:
@@ -204,21 +198,17 @@ def _model(state: Rescored, step: Step, query: str, documents: Sequence[Document
     state.truncated_tokens[order] = after.extra["truncated_tokens"]
     state.columns[PREVIOUS_SCORE] = state.score
     state.columns[MODEL_SCORE] = model
-    state.parts[name_of(step.of)] = model
+    state.parts[step.name] = model
     if fusion_settings(step) is None:
         state.score = np.where(np.isnan(model), state.score, model)
 
 
 def _fuse(state: Rescored, step: Step) -> None:
-    settings = fusion_settings(step)
-    if settings is None:
+    settings, scales = fusion_settings(step), stage_scales(step)
+    if settings is None or not scales:
         return
-    scales = stage_scales(step, names_of_fusion(step))
-    weight, column = settings
     previous = state.columns.get(PREVIOUS_SCORE, state.score)
-    before = state.columns.get(column, previous) if column and weight else previous
+    before = state.columns.get(settings[1], previous)
     model = state.columns.get(MODEL_SCORE, np.zeros(len(state.score)))
-    if not scales:
-        return
     fused = _fused(scales, [before.tolist(), np.nan_to_num(model).tolist()])
     state.score = np.where(np.isnan(model), previous, fused)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
+from tamis.explain.breakdown import breakdown
 from tamis.explain.differences import difference
 from tamis.explain.features import feature_contributions
 from tamis.explain.fusion import (
@@ -20,22 +21,27 @@ from tamis.explain.fusion import (
     stage_parts,
     stage_scales,
 )
-from tamis.explain.hints import with_hints
-from tamis.explain.passage import best_passage
-from tamis.explain.rescore import Rescored, can_rescore, names_of_fusion, rescore
+from tamis.explain.hints import Hints, hints_of
+from tamis.explain.passage import BestPassage, best_passage
+from tamis.explain.rescore import Rescored, can_rescore, rescore
+from tamis.explain.sentences import sentence_parts
 from tamis.explain.terms import WeightedQuery, forms_of, without_term
 from tamis.explain.trace import Step, row_of, trace
+from tamis.pipeline.bert3s import ThreeSentences
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.rerank import Rerank
 from tamis.search import Index, default_source
+from tamis.search.dense import DenseSource
 from tamis.search.hits import lexical_score
 from tamis.search.sources import IndexSource
-from tamis.types import Document, Ids, Queries, Query, Run, Scorer, Source
-from tamis.types.columns import MODEL_SCORE, PASSAGE, PREVIOUS_SCORE, TRUNCATED_TOKENS
+from tamis.types import Document, Ids, Queries, Query, Run, Source
+from tamis.types.columns import MODEL_SCORE, PASSAGE, TRUNCATED_TOKENS
+from tamis.types.conditions import Where, as_conditions
 from tamis.types.explanation import (
     Explanation,
     FusionPart,
     LexicalFacts,
+    Neighbour,
     StageResult,
     TermPart,
     WordEffect,
@@ -55,11 +61,16 @@ class ShownScores:
 
 
 def explain_index(
-    index: Index, query: str, doc_id: str | None = None, other: str | None = None
+    index: Index,
+    query: str,
+    doc_id: str | None = None,
+    other: str | None = None,
+    where: Where = (),
 ) -> Explanation:
     """The explanation of a result of the ranking that `index.search` uses; see `Index.explain`."""
     scale = ShownScores(lambda run: lexical_score(run.score))
-    return explain_result(default_source(index), index, query, doc_id, other, scale=scale)
+    source = default_source(index).where(*as_conditions(where))
+    return explain_result(source, index, query, doc_id, other, scale=scale)
 
 
 def explain_result(
@@ -70,11 +81,12 @@ def explain_result(
     other: str | None = None,
     *,
     scale: ShownScores | None = None,
+    system: str | None = None,
 ) -> Explanation:
     """Why a document (the first hit by default) stands where it stands in `source`'s ranking.
 
     Against an `other` document every contribution is compared. A document outside the candidates
-    is scored on their scale and has no rank.
+    is scored on their scale and has no rank. `system` is what people call the pipeline.
 
     >>> from tempfile import mkdtemp
     >>> index = Index.build({"a": "a drum sieve", "b": "a net"}, mkdtemp() + "/index")
@@ -85,12 +97,39 @@ def explain_result(
     if not query.strip():
         raise InputError("the query is empty", hint="explain what was searched for")
     asked = Search.of(source, index, query)
-    document = asked.document(doc_id)
-    found = asked.explain(document, scale, words=True)
+    this = asked.standing(asked.document(doc_id))
+    found = replace(asked.explain(this, scale, words=True), system=system)
     if other is None:
         return found
-    beside = asked.explain(asked.document(other), scale, words=False)
-    return replace(found, against=difference(found, beside))
+    that = asked.standing(asked.document(other))
+    beside = asked.explain(that, scale, words=False)
+    breakdowns = (
+        breakdown(asked.steps, this.scores(asked.steps), found.parts, found.features),
+        breakdown(asked.steps, that.scores(asked.steps), beside.parts, beside.features),
+    )
+    return replace(found, against=difference(found, beside, breakdowns))
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """A document, and where the pipeline placed it: in a row of its last run, or scored anew."""
+
+    document: Document
+    row: int | None
+    rescored: Rescored | None
+
+    def scores(self, steps: Sequence[Step]) -> list[float | None]:
+        """Its score after each step; None where a step did not give it."""
+        scores: list[float | None] = []
+        for number, step in enumerate(steps):
+            row = row_of(step.run, self.document.id)
+            if row is not None:
+                scores.append(float(step.run.score[row]))
+            elif self.rescored is not None:
+                scores.append(float(self.rescored.after[number][0]))
+            else:
+                scores.append(None)
+        return scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,16 +158,26 @@ class Search:
     @cached_property
     def lexical(self) -> WeightedQuery | None:
         """The query as the lexical source of the pipeline searches for it, if there is one."""
-        first = self.steps[0].of
-        sources = first.sources if isinstance(first, Hybrid) else (first,)
-        lexical = next((source for source in sources if isinstance(source, IndexSource)), None)
+        sources = (source for source in self._sources if isinstance(source, IndexSource))
+        lexical = next(sources, None)
         return None if lexical is None else WeightedQuery.of(lexical, self.query)
 
     @cached_property
-    def _scorer(self) -> Scorer | None:
-        """The model that scores last, if one does."""
+    def _scorer(self) -> object | None:
+        """The model that scores last, if one does: a re-ranker's, else the embeddings'."""
         rerankers = [step.of for step in self.steps if isinstance(step.of, Rerank)]
-        return rerankers[-1].scorer if rerankers else None
+        if rerankers:
+            return rerankers[-1].scorer
+        dense = [source for source in self._sources if isinstance(source, DenseSource)]
+        return dense[0].encoder if dense else None
+
+    @cached_property
+    def _sources(self) -> tuple[Source, ...]:
+        """What finds documents, of a hybrid each of its sources."""
+        first = self.steps[0].of
+        if isinstance(first, Hybrid):
+            return first.sources
+        return (first,) if isinstance(first, Source) else ()
 
     def document(self, doc_id: str | None) -> Document:
         """The document with an id; the first hit without one."""
@@ -147,28 +196,48 @@ class Search:
             )
         return document
 
-    def explain(self, document: Document, scale: ShownScores | None, *, words: bool) -> Explanation:
-        """The explanation of one document, without a comparison."""
+    def standing(self, document: Document) -> Standing:
+        """Where a document stands."""
         row = row_of(self.run, document.id)
-        rescored = None if row is not None else self._rescored(document)
+        return Standing(document, row, None if row is not None else self._rescored(document))
+
+    def explain(self, of: Standing, scale: ShownScores | None, *, words: bool) -> Explanation:
+        """The explanation of one document, without a comparison."""
+        document, row, rescored = of.document, of.row, of.rescored
         score = float(self.run.score[row] if rescored is None else rescored.score[0])
         lexical, terms = self._terms(document)
-        parts = self._parts(document.id, rescored)
         one = self._row(document, row, rescored)
-        passage, truncated = best_passage(self.steps, self.query, document, self.index, one)
+        parts = self._parts(document, rescored)
+        best = best_passage(self.steps, self.query, document, self.index, one)
         effects = self._words(document, score, terms, parts) if words else ()
-        scorer = self._scorer
-        if effects and scorer is not None and passage is not None:
-            text = f"{document.title} {passage.text}" if document.title else passage.text
-            effects = with_hints(effects, scorer, self.query, text, self.index.analyzer)
+        hints = self._hints(best) if effects else Hints()
         return Explanation(
             self.query, document.id, document.title, None if row is None else row + 1, score,
             None if scale is None else float(scale.scores(one)[0]),
             scale is not None and scale.calibrated, None if scale is None else scale.threshold,
-            self._stages(document.id, rescored), parts, lexical, terms, passage, truncated,
-            effects, feature_contributions(self.steps, document.id), None,
-            self._notes(row, parts, terms),
+            None, self._stages(of), parts, lexical, terms, best.facts, best.truncated_tokens,
+            hints.beside(effects), feature_contributions(self.steps, document.id),
+            self._neighbours(row), None, self._notes(row, parts, terms, hints),
         )  # fmt: skip
+
+    def _hints(self, best: BestPassage) -> Hints:
+        if self._scorer is None or best.facts is None:
+            return Hints()
+        return hints_of(self._scorer, self.query, best.text_read, self.index.analyzer)
+
+    def _neighbours(self, row: int | None) -> tuple[Neighbour, ...]:
+        """The documents above and below."""
+        if row is None:
+            return ()
+        rows = [place for place in (row - 1, row + 1) if 0 <= place < len(self.run.doc)]
+        neighbours = []
+        for place in rows:
+            doc_id, score = self.run.docs[int(self.run.doc[place])], float(self.run.score[place])
+            document = self.index.snapshot.find(doc_id)
+            title = "" if document is None else document.title
+            difference = float(self.run.score[row]) - score
+            neighbours.append(Neighbour(doc_id, title, place + 1, score, difference))
+        return tuple(neighbours)
 
     def _rescored(self, document: Document) -> Rescored:
         if not self.can_rescore:
@@ -197,29 +266,28 @@ class Search:
             rescored.score.astype(np.float32), extra,
         )  # fmt: skip
 
-    def _stages(self, doc_id: str, rescored: Rescored | None) -> tuple[StageResult, ...]:
+    def _stages(self, of: Standing) -> tuple[StageResult, ...]:
         stages: list[StageResult] = []
         rank: int | None = None
-        score: float | None = None
-        for number, step in enumerate(self.steps):
-            row = row_of(step.run, doc_id)
-            before = rank, score
-            rank = None if row is None else row + 1
-            score = float(step.run.score[row]) if row is not None else None
-            if row is None and rescored is not None:
-                score = float(rescored.after[number][0])
-            stages.append(StageResult(step.name, *before, rank, score, len(step.run.doc)))
+        before: float | None = None
+        for step, score in zip(self.steps, of.scores(self.steps), strict=True):
+            row = row_of(step.run, of.document.id)
+            after = None if row is None else row + 1
+            stages.append(StageResult(step.name, rank, before, after, score, len(step.run.doc)))
+            rank, before = after, score
         return tuple(stages)
 
-    def _parts(self, doc_id: str, rescored: Rescored | None) -> tuple[FusionPart, ...]:
+    def _parts(self, document: Document, rescored: Rescored | None) -> tuple[FusionPart, ...]:
         parts: list[FusionPart] = []
         for step in self.steps:
             if rescored is not None:
                 parts += _parts_outside(step, rescored)
             elif isinstance(step.of, Hybrid):
-                parts += hybrid_parts(step, doc_id)
+                parts += hybrid_parts(step, document.id)
+            elif isinstance(step.of, Rerank) and isinstance(step.of.aggregate, ThreeSentences):
+                parts += sentence_parts(step, document.id)
             else:
-                parts += stage_parts(step, doc_id, names_of_fusion(step))
+                parts += stage_parts(step, document.id)
         return tuple(parts)
 
     def _terms(self, document: Document) -> tuple[LexicalFacts | None, tuple[TermPart, ...]]:
@@ -250,7 +318,7 @@ class Search:
                 term,
                 forms_of(document, term, source),
                 float(rescored.score[n]),
-                score - float(rescored.score[n]),
+                float(rescored.score[n]) - score,
                 {name: float(values[n]) for name, values in rescored.parts.items()},
             )
             for n, term in enumerate(matched)
@@ -259,7 +327,7 @@ class Search:
     def _is_unscored(self, parts: tuple[FusionPart, ...]) -> bool:
         """Whether the last step placed the document below those it scored."""
         last = self.steps[-1]
-        fuses = bool(stage_scales(last, names_of_fusion(last)))
+        fuses = bool(stage_scales(last))
         return fuses and not any(part.stage == last.name for part in parts)
 
     def _found(self, doc_id: str) -> list[bool] | None:
@@ -272,6 +340,7 @@ class Search:
         row: int | None,
         parts: tuple[FusionPart, ...],
         terms: tuple[TermPart, ...],
+        hints: Hints,
     ) -> tuple[str, ...]:
         notes = []
         if row is None:
@@ -287,6 +356,8 @@ class Search:
             notes.append(
                 f"not scored without its words: {self.steps[-1].name} scores no text alone"
             )
+        if hints.why_not:
+            notes.append(f"no gradient and no attention: {hints.why_not}")
         return tuple(notes)
 
 
@@ -308,21 +379,11 @@ def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:
             )
             for scale in scales
         ]
-    scales = stage_scales(step, names_of_fusion(step))
-    if not scales:
+    settings, scales = fusion_settings(step), stage_scales(step)
+    if settings is None or not scales:
         return []
-    before, model = _scores_before_fusion(step, rescored.columns)
+    scores = rescored.columns[settings[1]], rescored.columns[MODEL_SCORE]
     return [
-        scale.part(step.name, None, score)
-        for scale, score in zip(scales, (before, model), strict=True)
+        scale.part(step.name, None, float(np.nan_to_num(score[0])))
+        for scale, score in zip(scales, scores, strict=True)
     ]
-
-
-def _scores_before_fusion(
-    step: Step, columns: Mapping[str, NDArray[np.float64]]
-) -> tuple[float, float]:
-    settings = fusion_settings(step)
-    assert settings is not None
-    weight, column = settings
-    name = column if column and weight else PREVIOUS_SCORE
-    return float(columns[name][0]), float(np.nan_to_num(columns[MODEL_SCORE][0]))

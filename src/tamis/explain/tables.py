@@ -171,7 +171,7 @@ def _words(found: Explanation) -> Iterator[Table]:
             shorten(word.term, MAX_NAME),
             shorten(", ".join(word.words), MAX_NAME),
             number(word.score_without),
-            signed(-word.change),
+            signed(word.change),
         ]
         row += [_share(word.gradient)] * has_gradient + [_share(word.attention)] * has_attention
         rows.append(tuple(row))
@@ -179,7 +179,7 @@ def _words(found: Explanation) -> Iterator[Table]:
     hints = ["gradient times input"] * has_gradient + ["attention"] * has_attention
     if hints:
         note += f"; * its share of the model's {' and '.join(hints)}: a hint, no proof"
-    bars = tuple(-word.change for word in found.words)
+    bars = tuple(word.change for word in found.words)
     yield Table("Without a word", tuple(heads), tuple(rows), 2, note, bars)
 
 

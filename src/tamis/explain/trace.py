@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +29,13 @@ class Step:
     run: Run
     runs: tuple[Run, ...] = ()
     """Of a hybrid the run of each of its sources."""
+    label: str = ""
+    """What people are shown, where that is not the name of the source or stage."""
 
     @property
     def name(self) -> str:
         """What people are shown."""
-        return name_of(self.of)
+        return self.label or name_of(self.of)
 
 
 def name_of(part: Source | Stage) -> str:
@@ -57,6 +61,25 @@ def name_of(part: Source | Stage) -> str:
     return type(part).__name__
 
 
+def numbered(names: Sequence[str]) -> list[str]:
+    """The names, those that stood before with a number.
+
+    >>> numbered(["BM25", "embeddings", "BM25"])
+    ['BM25', 'embeddings', 'BM25 2']
+    """
+    seen: Counter[str] = Counter()
+    labels = []
+    for name in names:
+        seen[name] += 1
+        labels.append(name if seen[name] == 1 else f"{name} {seen[name]}")
+    return labels
+
+
+def source_names(hybrid: Hybrid) -> list[str]:
+    """What the sources of a hybrid are called, each by a name of its own."""
+    return numbered([name_of(source) for source in hybrid.sources])
+
+
 def trace(source: Source, queries: Queries, top: int = DEFAULT_TOP) -> list[Step]:
     """The steps of `source.search(queries, top)`, the run of the last being its run.
 
@@ -67,28 +90,34 @@ def trace(source: Source, queries: Queries, top: int = DEFAULT_TOP) -> list[Step
     >>> [(step.name, step.run["q"].ids) for step in steps]
     [('BM25', ['a']), ('top 1', ['a'])]
     """
+    steps = _trace_source(source, queries, top)
+    labels = numbered([step.name for step in steps])
+    return [replace(step, label=label) for step, label in zip(steps, labels, strict=True)]
+
+
+def _trace_source(source: Source, queries: Queries, top: int) -> list[Step]:
     if isinstance(source, TopOfSource):
-        return trace(source.source, queries, min(top, source.k))
+        return _trace_source(source.source, queries, min(top, source.k))
     if isinstance(source, Then):
         deep = source.source.k if isinstance(source.source, TopOfSource) else DEFAULT_TOP
-        steps = trace(source.source, queries, deep)
-        steps += _trace_stage(source.stage, steps[-1].run)
-        last = steps[-1]
-        return [*steps[:-1], Step(last.of, last.before, last.run.top(top), last.runs)]
+        steps = _trace_source(source.source, queries, deep)
+        steps += trace_stage(source.stage, steps[-1].run)
+        return [*steps[:-1], replace(steps[-1], run=steps[-1].run.top(top))]
     if isinstance(source, Hybrid):
         runs = source.runs(queries, top)
         return [Step(source, None, source.fuse(runs).top(top), tuple(runs))]
     return [Step(source, None, source.search(queries, top))]
 
 
-def _trace_stage(stage: Stage, run: Run) -> list[Step]:
+def trace_stage(stage: Stage, run: Run) -> list[Step]:
+    """The steps of `stage(run)`, the run of the last being its run."""
     if isinstance(stage, Chain):
-        steps = _trace_stage(stage.first, run)
-        return [*steps, *_trace_stage(stage.second, steps[-1].run)]
+        steps = trace_stage(stage.first, run)
+        return [*steps, *trace_stage(stage.second, steps[-1].run)]
     if isinstance(stage, Interpolate):
-        steps = _trace_stage(stage.stage, run)
+        steps = trace_stage(stage.stage, run)
         fused = fuse_scores(run, steps[-1].run, stage.weight, stage.column)
-        return [*steps, Step(stage, steps[-1].run, fused)]
+        return [*steps, Step(stage, run, fused)]
     return [Step(stage, run, stage(run))]
 
 

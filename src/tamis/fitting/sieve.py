@@ -255,21 +255,29 @@ class Sieve:
         return numbered_passage(document, spec, number)
 
     def explain(
-        self, query: str, doc_id: str | None = None, other: str | None = None
+        self,
+        query: str,
+        doc_id: str | None = None,
+        other: str | None = None,
+        where: Where = (),
     ) -> Explanation:
         """Why a document stands where it stands for a query, the first hit by default; against an
-        `other` document also by what the two differ. See docs/how-to/explain.md.
+        `other` document also by what the two differ. `where` are the conditions of the search.
+        See docs/how-to/explain.md.
         """
         from tamis.explain.result import ShownScores, explain_result  # a search needs neither
 
         with self._lock:
-            source = self.source
+            source = self.source.where(*as_conditions(where))
             self.refresh()
         calibration = self.calibration
         is_tested = self.manifest.get("threshold_test") is not None
         threshold = calibration.threshold if calibration is not None and is_tested else None
         scale = ShownScores(self.scores, calibration is not None, threshold)
-        return explain_result(source, self.index, _query_text(query), doc_id, other, scale=scale)
+        return explain_result(
+            source, self.index, _query_text(query), doc_id, other, scale=scale,
+            system=str(self.manifest["selected"]),
+        )  # fmt: skip
 
     def rerank(self, query: str, texts: Iterable[str], top: int | None = None) -> list[Ranked]:
         """Texts of your own, best first, as the selected pipeline ranks documents.

@@ -30,6 +30,7 @@ from tamis.backends.tokens import Encoded, Layout, Tokens, default_length
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError, command
 from tamis.scorers.embedding_layers import EmbeddingLayer, Normalize, normalise, read_layers
+from tamis.scorers.in_torch import open_in_torch
 from tamis.scorers.model_manifest import ModelManifest, find_model_manifest, manifest_for
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.probe_cache import cached_probe
@@ -128,6 +129,11 @@ class BiEncoder:
         if self.prompts[1] == self.prompt:
             return None
         return replace(self, prompt=self.document_prompt or "", document_prompt=None)
+
+    @cached_property
+    def in_torch(self) -> BiEncoder | None:
+        """The same model by torch, which has gradients; None where that is not there."""
+        return open_in_torch(self) if self.runtime.is_onnx else self
 
     @property
     def prompts(self) -> tuple[str, str]:

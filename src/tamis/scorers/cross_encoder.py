@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tamis.backends.protocols import Backend, CrossEncoderModel
 from tamis.backends.tokens import Layout, TokenIds, Tokens, default_length, share_room
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError
+from tamis.scorers.in_torch import open_in_torch
 from tamis.scorers.model_manifest import manifest_for
 from tamis.scorers.modular_heads import is_modular, open_modular
 from tamis.scorers.origin import Origin, model_spec
@@ -125,6 +127,11 @@ class CrossEncoder:
     def spec(self) -> Spec:
         """Plain JSON from which the model can be opened again."""
         return model_spec(self.origin, self)
+
+    @cached_property
+    def in_torch(self) -> CrossEncoder | None:
+        """The same model by torch, which has gradients; None where that is not there."""
+        return open_in_torch(self) if self.runtime.is_onnx else self
 
     @property
     def outputs(self) -> int:

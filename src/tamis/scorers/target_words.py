@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ from tamis.backends.tokens import DEFAULT_LENGTH, TokenIds, Tokens, read_json
 from tamis.backends.transformers import open_language_model
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError
+from tamis.scorers.in_torch import open_in_torch
 from tamis.scorers.model_manifest import manifest_for
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.target_tokens import word_ids
@@ -123,6 +125,11 @@ class TargetWords:
     def spec(self) -> Spec:
         """Plain JSON from which the model can be opened again."""
         return model_spec(self.origin, self)
+
+    @cached_property
+    def in_torch(self) -> TargetWords | None:
+        """The same model by torch, which has gradients; None where that is not there."""
+        return open_in_torch(self) if self.runtime.is_onnx else self
 
     @property
     def scale(self) -> Scale:

@@ -292,18 +292,22 @@ class Index:
         return self.hits(run, lexical_score(run.score))
 
     def explain(
-        self, query: str, doc_id: str | None = None, other: str | None = None
+        self,
+        query: str,
+        doc_id: str | None = None,
+        other: str | None = None,
+        where: Where = (),
     ) -> Explanation:
         """Why a document stands where it stands for a query, the first hit by default: what each
         term brings, and the score without each matched word. With an `other` document, by what
-        the two differ.
+        the two differ. `where` are the conditions of the search.
 
         >>> from tempfile import mkdtemp
         >>> index = Index.build(["a drum sieve", "a net"], Path(mkdtemp()) / "index")
         >>> [(part.term, part.tf) for part in index.explain("sieves").terms]
         [('siev', 1)]
         """
-        return explain_index(self, query, doc_id, other)
+        return explain_index(self, query, doc_id, other, where)
 
     def hits(self, run: Run, scores: ArrayLike) -> list[Hit]:
         """The hits of a run of one query, whose rows have these `scores` from 0 to 1."""

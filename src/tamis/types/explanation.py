@@ -101,7 +101,7 @@ class WordEffect:
     """As the document writes it."""
     score_without: float
     change: float
-    """The score less `score_without`: above 0 where the word helps."""
+    """`score_without` less the score: below 0 where the word helps."""
     parts_without: Mapping[str, float]
     """The raw score of each part of the pipeline for the edited text."""
     gradient: float | None = None
@@ -118,6 +118,18 @@ class FeatureContribution:
     value: float | None
     """None of an embedding, and of the bias."""
     contribution: float
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The document above or below."""
+
+    id: str
+    title: str
+    rank: int
+    score: float
+    difference: float
+    """The score of the explained document less this one's."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +153,8 @@ class Difference:
     difference: float
     """The score less the other's."""
     parts: tuple[PartDifference, ...]
-    """Of the last fusion; they add up to `difference`."""
+    """What each ranking, model or feature brings to the final score; the differences add up to
+    `difference`."""
     terms: tuple[PartDifference, ...]
     """Of the lexical score."""
 
@@ -163,6 +176,8 @@ class Explanation:
     """Whether `shown_score` is how probable it is that the document is an answer."""
     threshold: float | None
     """The probability from which the first document counts as an answer, where one was tested."""
+    system: str | None
+    """The system that a sieve has selected, by its name; None of another pipeline."""
     stages: tuple[StageResult, ...]
     parts: tuple[FusionPart, ...]
     lexical: LexicalFacts | None
@@ -171,6 +186,8 @@ class Explanation:
     truncated_tokens: int
     words: tuple[WordEffect, ...]
     features: tuple[FeatureContribution, ...]
+    neighbours: tuple[Neighbour, ...]
+    """The documents right above and right below."""
     against: Difference | None
     notes: tuple[str, ...]
 
