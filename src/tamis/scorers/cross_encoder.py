@@ -114,8 +114,8 @@ class CrossEncoder:
             tokens_per_batch(runtime.device),
             document_tokens=manifest.document_tokens if manifest else None,
             origin=Origin.of(
-                "cross-encoder", path, runtime.backend, max_length=max_length, scale=scale,
-                output=output,
+                "cross-encoder", path, runtime.backend, runtime.dtype, max_length=max_length,
+                scale=scale, output=output,
             ),
             prompt=prompt_of(sbert_config(path), "query"),
             output=output_of(path, config, outputs, output),

@@ -4,6 +4,7 @@
     OUT.training/step-00000100/      the state after 100 steps
         model/                       a model folder like any other
         optimizer.pt  history.json   what the next step needs, and what happened so far
+        loss_scale.json              in float16 only
 
 The last checkpoint is kept and, where another is the best so far, that one too. Random numbers are
 drawn anew from the seed and the number of the step, so nothing of them is kept.
@@ -26,6 +27,7 @@ from tamis.training.trainable import Trainable
 
 WORK_SUFFIX = ".training"
 PLAN_FILE = "plan.json"
+LOSS_SCALE_FILE = "loss_scale.json"
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,8 @@ def save(folder: Path, model: Trainable, optimizer: Any, history: History) -> Pa
         with new_folder(path, force=True) as temporary_folder:
             model.save(temporary_folder / "model")
             torch.save(optimizer.state_dict(), temporary_folder / "optimizer.pt")
+            if state := model.precision.state():
+                _write_json(temporary_folder / LOSS_SCALE_FILE, state)
             _write_json(temporary_folder / "history.json", asdict(history))
     except broken as error:
         raise OutputError(
@@ -158,6 +162,12 @@ def steps(folder: Path) -> list[int]:
 def model_at(folder: Path, step: int) -> Path:
     """The model folder of a checkpoint."""
     return folder / f"step-{step:08}" / "model"
+
+
+def read_loss_scale(folder: Path, step: int) -> dict[str, Any]:
+    """How a loss in float16 was scaled after a step; empty where none was."""
+    path = folder / f"step-{step:08}" / LOSS_SCALE_FILE
+    return _read_json(path) if path.is_file() else {}
 
 
 def read_history(folder: Path, step: int) -> History:

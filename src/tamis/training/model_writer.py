@@ -53,7 +53,7 @@ def finish(trainer: Trainer, history: History, work: Path, *, force: bool) -> Tr
     best = history.best() if job.selects and job.recipe.keep == "best" else None
     selected_step = best.step if best else history.step
     facts = _facts(trainer, history, selected_step)
-    if trainer.accelerator.is_main_process:
+    if trainer.processes.is_main_process:
         with new_folder(job.out, force=force) as temporary_folder:
             shutil.copytree(
                 checkpoints.model_at(work, selected_step), temporary_folder, dirs_exist_ok=True
@@ -68,7 +68,7 @@ def finish(trainer: Trainer, history: History, work: Path, *, force: bool) -> Tr
                 training_curves(history, measure, selected_step), "utf-8"
             )
         checkpoints.remove(work)
-    trainer.accelerator.wait_for_everyone()
+    trainer.processes.wait_for_everyone()
     return Trained(job.out, history, selected_step, facts)
 
 
@@ -85,9 +85,9 @@ def find_finished(job: Job, work: Path) -> Trained | None:
     trainer = Trainer.of(job, steps)
     if manifest.facts.get(PLAN_KEY) != checkpoints.digest_of(trainer.plan()):
         return None
-    if trainer.accelerator.is_main_process and work.exists():
+    if trainer.processes.is_main_process and work.exists():
         checkpoints.remove(work)
-    trainer.accelerator.wait_for_everyone()
+    trainer.processes.wait_for_everyone()
     history = checkpoints.history_in(job.out / HISTORY_FILE)
     return Trained(job.out, history, int(training_facts["selected_step"]), manifest.facts)
 

@@ -29,6 +29,8 @@ from tamis.training import checkpoints
 from tamis.training.checkpoints import Check, History
 from tamis.training.divergence import find_divergence, has_collapsed
 from tamis.training.losses import LossFunction, loss_of
+from tamis.training.precision import DEFAULT_PLACEMENT, Placement
+from tamis.training.processes import Processes, broadcast, processes_for
 from tamis.training.recipe import Recipe
 from tamis.training.samplers import Batch, Epoch, batches, counts, targets
 from tamis.training.schedules import optimizer_of, parameter_groups, rate_at, set_rates
@@ -57,6 +59,8 @@ class Job:
     """Whether only the shape of the base is taken, not what it has learnt."""
     embedding_cache: EmbeddingCache | None = None
     """Embeddings that the base gives to texts, where it only learns to read queries."""
+    placement: Placement = DEFAULT_PLACEMENT
+    """Where it is trained, and in which precision."""
 
     @property
     def selects(self) -> bool:
@@ -69,7 +73,7 @@ class Trainer:
     """A model being trained."""
 
     job: Job
-    accelerator: Any
+    processes: Processes
     model: Trainable
     optimizer: Any
     loss: LossFunction
@@ -82,8 +86,8 @@ class Trainer:
     def of(cls, job: Job, steps: int | None = None) -> Trainer:
         """A trainer at its first step, of so many or as many as the recipe says."""
         recipe = job.recipe
-        gpu = require("torch", *model_packages(job.base)).cuda.is_available()
-        accelerator = require("accelerate").Accelerator(cpu=not gpu)
+        require("torch", *model_packages(job.base))
+        processes = processes_for(job.placement.device)
         model = open_trainable(
             job.base,
             scorer=recipe.scorer,
@@ -98,17 +102,18 @@ class Trainer:
             random_weights=job.random_weights,
             seed=recipe.seed,
             embedding_cache=job.embedding_cache,
-            threads=job.threads or max(1, usable_threads(None) // int(accelerator.num_processes)),
+            threads=job.threads or max(1, usable_threads(None) // int(processes.num_processes)),
+            placement=job.placement,
+            device=str(processes.device),
         )
         if model.documents:
             ids = job.examples.docs.take(np.unique(job.examples.doc))
             for stored in stored_texts(job.lookup, ids, model.documents):
                 model.documents.remember(*stored)
         values, example_counts = targets(job.examples, recipe.loss), counts(job.examples, recipe)
-        accelerator.prepare_model(model, device_placement=True, evaluation_mode=True)
         return cls(
             job,
-            accelerator,
+            processes,
             model,
             _optimizer(model, recipe),
             loss_of(recipe, model.manifest.word_ids),
@@ -131,7 +136,7 @@ class Trainer:
         return (
             available
             if self.job.threads
-            else max(1, available // int(self.accelerator.num_processes))
+            else max(1, available // int(self.processes.num_processes))
         )
 
     def plan(self) -> dict[str, Any]:
@@ -148,8 +153,19 @@ class Trainer:
             "documents": sha256(documents_of(find_base(job.base))),
             "random_weights": job.random_weights,
             "threads": self.threads,
-            "processes": int(self.accelerator.num_processes),
+            "processes": int(self.processes.num_processes),
+            **self._runtime(),
         }
+
+    def _runtime(self) -> dict[str, str]:
+        """What runs the model, where that is not our own forward."""
+        if self.model.backend == "fast":
+            return {}
+        precision = self.model.precision
+        runtime = f"{self.model.backend} on {precision.device} in {precision.dtype}"
+        if self.job.placement.gradient_checkpointing:
+            runtime += " with gradient checkpointing"
+        return {"runtime": runtime}
 
     def learn(self, history: History, work: Path) -> None:
         """Take the next step; a loss that is no number, or that rises, ends the training."""
@@ -168,17 +184,16 @@ class Trainer:
 
     def advance(self, factor: float) -> bool:
         """Let the optimizer take a step at its rates times a factor, if there is one to take."""
-        torch = require("torch")
+        torch, precision = require("torch"), self.model.precision
         with single_threaded_torch(torch) if self.threads == 1 else nullcontext():
+            precision.unscale(self.optimizer)
             norm = torch.nn.utils.clip_grad_norm_(
                 self.model.parameters(), self.job.recipe.max_grad_norm or np.inf
             )
-            finite = bool(torch.isfinite(norm))
-            if finite:
-                set_rates(self.optimizer, factor)
-                self.optimizer.step()
+            set_rates(self.optimizer, factor)
+            can_go_on = precision.step(self.optimizer, is_finite=bool(torch.isfinite(norm)))
         self.optimizer.zero_grad(set_to_none=True)
-        return finite
+        return can_go_on
 
     def reset_optimizer(self) -> None:
         """Begin with a new optimizer, as if no step had been taken."""
@@ -196,7 +211,7 @@ class Trainer:
     def gradient(self, batch: Batch, step: int) -> tuple[float, int]:
         """Add up the gradient of a batch; its summed loss, and how many texts were truncated."""
         torch, job = require("torch"), self.job
-        rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
+        rank, num_processes = self.processes.process_index, self.processes.num_processes
         torch.manual_seed(_seed(job.recipe.seed, step, rank))
         own_batch = batch[rank::num_processes]
         rows = np.concatenate(own_batch) if own_batch else np.zeros(0, np.int64)
@@ -215,6 +230,7 @@ class Trainer:
                 num_instances=len(batch),
                 budget=job.recipe.micro_batch_tokens,
                 threads=self.threads,
+                loss_scale=self.model.precision.loss_scale,
             )
         return (
             self._reduce(loss, truncated_tokens) if num_processes > 1 else (loss, truncated_tokens)
@@ -226,11 +242,11 @@ class Trainer:
         for parameter in self.model.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            parameter.grad = self.accelerator.reduce(parameter.grad, "sum")
+            parameter.grad = self.processes.reduce(parameter.grad, "sum")
         both = torch.tensor(
-            [loss, truncated_tokens], dtype=torch.float64, device=self.accelerator.device
+            [loss, truncated_tokens], dtype=torch.float64, device=self.processes.device
         )
-        total, truncated_tokens = self.accelerator.reduce(both, "sum").tolist()
+        total, truncated_tokens = self.processes.reduce(both, "sum").tolist()
         return total, int(truncated_tokens)
 
     def check(self, history: History, work: Path, *, validate: bool = True) -> None:
@@ -281,11 +297,9 @@ class Trainer:
         saved_steps = checkpoints.steps(work)
         if not saved_steps:
             return History()
-        load = require("safetensors.torch").load_file
-        self.model.load_state_dict(
-            load(checkpoints.model_at(work, saved_steps[-1]) / "model.safetensors")
-        )
+        self.model.restore(checkpoints.model_at(work, saved_steps[-1]))
         checkpoints.load_optimizer(work, saved_steps[-1], self.optimizer)
+        self.model.precision.restore(checkpoints.read_loss_scale(work, saved_steps[-1]))
         return checkpoints.read_history(work, saved_steps[-1])
 
     def is_patience_over(self, history: History) -> bool:
@@ -303,10 +317,9 @@ class Trainer:
 
     def on_main_process(self, work: Callable[[], Result]) -> Result:
         """The result of the first process, sent to all."""
-        if self.accelerator.num_processes == 1:
+        if self.processes.num_processes == 1:
             return work()
-        broadcast = require("accelerate.utils").broadcast_object_list
-        results: list[Any] = [work() if self.accelerator.is_main_process else None]
+        results = [work() if self.processes.is_main_process else None]
         return broadcast(results)[0]  # type: ignore[no-any-return]
 
     def _training_error(self, problem: str, work: Path) -> TrainingError:
