@@ -64,11 +64,11 @@ def fit(
     by words alone. `passages` says how documents are split, such as `words:150:75`; by default long
     ones are. Models learn and run on a GPU if there is one, else on the CPU; `device` says where.
     They learn in bfloat16 on a GPU that has it and rank in float32, unless `dtype` says otherwise;
-    `gradient_checkpointing` needs less memory and more time. With `user_run`, the results of your own retriever are re-ranked. What is done
-    is logged through `logging`; `on_plan` is called with the data and the plan before the work.
-    `log` is called with every message too. Embeddings are kept for the next fit in
-    `embedding_cache`, by default a folder beside the sieve, up to `embedding_cache_size` bytes; 0
-    keeps none. `kinds` are the kinds of system that are compared.
+    `gradient_checkpointing` needs less memory and more time. With `user_run`, the results of your
+    own retriever are re-ranked. What is done is logged through `logging`; `on_plan` is called with
+    the data and the plan before the work. `log` is called with every message too. Embeddings are
+    kept for the next fit in `embedding_cache`, by default a folder beside the sieve, up to
+    `embedding_cache_size` bytes; 0 keeps none. `kinds` are the kinds of system that are compared.
 
     >>> from tempfile import mkdtemp
     >>> texts = ["A tamis is a drum sieve.", "A colander drains pasta.", "A whisk beats eggs."]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tamis.fitting.folds import Fold
 
 WEIGHTS = "model.safetensors"
-MAX_LENGTH = "256"
+MAX_LENGTH = 256
 """The longest text, in tokens, that models are trained on."""
 TEXTS_PER_STEP = {"query-encoder": 16}
 """How many texts a step takes, where it is not 32: of a query encoder only queries."""
@@ -110,7 +110,9 @@ def train_model(
     where = fold.key if fold else ""
     with fit.work.timed(Timing(timed_as, "label", training, where)):
         labelled = examples()
-    settings = recipe_for(recipe, fit.plan.size_of(step), labelled, fit.request.seed)
+    assert fit.base is not None
+    longest = min(MAX_LENGTH, fit.base.manifest.max_length)
+    settings = recipe_for(recipe, fit.plan.size_of(step), labelled, fit.request.seed, longest)
     resume = checkpoints.work_folder(out).exists()
     name = training.replace("_", " ")
     fold_name = f" ({fold.key})" if fold else ""
@@ -128,17 +130,19 @@ def train_model(
     return out
 
 
-def recipe_for(name: str, texts: int, examples: Examples, seed: int) -> Recipe:
-    """A recipe as a fit uses it: on so many texts at most, and the last checkpoint kept, since it
-    is the guard that decides what is used.
+def recipe_for(
+    name: str, texts: int, examples: Examples, seed: int, longest: int = MAX_LENGTH
+) -> Recipe:
+    """A recipe as a fit uses it: on so many texts at most, none of more than `longest` tokens, and
+    the last checkpoint kept, since it is the guard that decides what is used.
     """
     recipe = RECIPES[name]
     available = counts(examples, recipe)
     steps = recipe.total_steps(available["steps"], available["queries"])
     many = str(max(1, min(steps, texts // TEXTS_PER_STEP.get(name, 32))))
     changes = {"steps": many, "validate_every": many, "seed": str(seed), "keep": "last"}
-    if recipe.max_length > int(MAX_LENGTH):
-        changes["max_length"] = MAX_LENGTH
+    if recipe.max_length > longest:
+        changes["max_length"] = str(longest)
     return recipe.changed(changes)
 
 
@@ -228,15 +232,15 @@ def between(first: Weights, second: Weights, share: float) -> Weights:
     """
     mixed = {}
     for name, value in second.items():
-        own = name if name in first else _same_weight(first, name)
-        is_shared = own is not None and first[own].shape == value.shape
-        mixed[name] = (
-            first[own].lerp(value, share) if is_shared and value.is_floating_point() else value
-        )
+        start = first.get(name if name in first else _same_weight(first, name))
+        if start is None or start.shape != value.shape or not value.is_floating_point():
+            mixed[name] = value
+        else:
+            mixed[name] = start.lerp(value, share)
     return mixed
 
 
-def _same_weight(weights: Weights, name: str) -> str | None:
-    """The weight that has the end of this name, or of which this name has the end."""
+def _same_weight(weights: Weights, name: str) -> str:
+    """The weight that has the end of this name, or of which this name has the end; else nothing."""
     ends = [own for own in weights if name.endswith(f".{own}") or own.endswith(f".{name}")]
-    return ends[0] if len(ends) == 1 else None
+    return ends[0] if len(ends) == 1 else ""

@@ -236,7 +236,7 @@ def check_length(length: int, longest: int, extra: int) -> None:
     if not extra + 2 <= length <= longest:
         raise InputError(
             f"cannot truncate pairs at {length} tokens",
-            hint=f"this model takes {extra + 2} to {longest} tokens",
+            hint=f"this model takes {extra + 2} to {longest} tokens: say so by max_length",
         )
 
 

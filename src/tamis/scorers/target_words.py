@@ -115,7 +115,8 @@ class TargetWords:
             tokens_per_batch(runtime.device),
             origin=Origin.of(
                 "target-words", path, runtime.backend, runtime.dtype,
-                words=list(words) if words else None, score=score, template=template, max_length=max_length, family=family,
+                words=list(words) if words else None, score=score, template=template,
+                max_length=max_length, family=family,
             ),
             runtime=runtime,
         )  # fmt: skip

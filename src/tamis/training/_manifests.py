@@ -92,7 +92,12 @@ def bi_encoder_manifest(folder: BaseFolder, longest: int, max_length: int | None
         )
     own = text_length_of(root, manifest) or default_length(folder.place, longest)
     length = max_length or own
-    check_length(length, longest, folder.tokens.single_layout().extra)
+    extra = folder.tokens.single_layout().extra
+    if not extra < length <= longest:
+        raise InputError(
+            f"cannot truncate texts at {length} tokens",
+            hint=f"this model takes {extra + 1} to {longest} tokens: --set max_length={longest}",
+        )
     prompts = prompts_of(root)
     query, document = prompts if any(prompts) else (None, None)
     return ModelManifest(
