@@ -16,10 +16,12 @@ import pytest
 from tests.backends.tiny import QUERIES, TEXTS, cross_encoder, save, torch
 
 from tamis.backends import devices
-from tamis.errors import InputError
+from tamis.backends.memory import count_parameters
+from tamis.errors import InputError, TrainingError
 from tamis.labels import Examples
 from tamis.models import import_model
 from tamis.pipeline.document_lookup import MappingLookup
+from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.training import _gradient, schedules
 from tamis.training.precision import Placement, Precision, training_dtype
@@ -257,3 +259,59 @@ def test_adam_is_fused_where_that_is(tmp_path: Path) -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     groups = schedules.parameter_groups([("w", weight)], RECIPE, set())
     assert schedules.optimizer_of(groups, RECIPE).defaults["fused"]
+
+
+def test_out_of_memory_fewer_texts_are_run_at_a_time_and_it_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    base = cross_encoder(tmp_path / "base", "electra")
+    job = job_of(base, tmp_path / "out", replace(RECIPE, dropout=0.0))
+    expected = Trainer.of(job)
+    expected.gradient(expected.batch(0), 0)
+    budgets: list[int] = []
+
+    def too_little(*given: Any, **named: Any) -> float:
+        budgets.append(named["budget"])
+        loss = _gradient.accumulate(*given, **named)
+        if named["budget"] > 300:
+            raise torch.OutOfMemoryError("too much")  # when some gradients were added
+        return loss
+
+    monkeypatch.setattr("tamis.training.trainer.accumulate", too_little)
+    learner = Trainer.of(job)
+    for _ in range(2):
+        learner.optimizer.zero_grad()
+        learner.gradient(learner.batch(0), 0)
+    assert budgets == [1024, 512, 256, 256]
+    assert caplog.text.count("out of memory") == 1
+    both = zip(learner.model.named_parameters(), expected.model.parameters(), strict=True)
+    for (name, one), other in both:
+        assert one.grad is None or torch.allclose(one.grad, other.grad, atol=1e-6), name
+
+    def never(*given: Any, **named: Any) -> float:
+        raise torch.OutOfMemoryError("too much")
+
+    monkeypatch.setattr("tamis.training.trainer.accumulate", never)
+    with pytest.raises(TrainingError, match="does not fit into the memory") as error:
+        learner.gradient(learner.batch(0), 0)
+    assert "--gradient-checkpointing" in error.value.hint
+
+
+def test_a_training_that_does_not_fit_is_refused_before_weights_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = cross_encoder(tmp_path, "electra")
+    parameters = count_parameters(base)
+    monkeypatch.setattr("tamis.backends.memory.free_memory", lambda device: 8 * parameters)
+    CrossEncoder.open(base, device="cpu")
+    monkeypatch.setattr("tamis.backends.weights.read_weights", None)
+    with pytest.raises(InputError, match="of memory to be trained in float32 on cpu"):
+        open_trainable(base)
+
+
+def test_a_gpu_takes_more_tokens_at_a_time(bases: dict[str, Path], tmp_path: Path) -> None:
+    learner = Trainer.of(job_of(bases["cross-encoder"], tmp_path / "out", backend="transformers"))
+    assert learner.budget == learner.full_budget == 1024
+    network: Any = learner.model.network  # type: ignore[attr-defined]
+    network.precision = replace(network.precision, device="cuda:0")
+    assert learner.full_budget == 16 * 1024

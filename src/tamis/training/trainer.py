@@ -6,6 +6,7 @@ process takes the same step; the first alone validates and writes.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tamis.backends.batches import single_threaded_torch, usable_threads
+from tamis.backends.network import is_out_of_memory
 from tamis.errors import TrainingError, require
 from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
@@ -38,6 +40,7 @@ from tamis.training.trainable import Trainable, accumulate, open_trainable
 from tamis.training.validation import Validation, sample_rows
 from tamis.types import Pairs
 
+_log = logging.getLogger(__name__)
 MIN_VALIDATIONS = 5
 """Where the recipe does not say when to validate."""
 Result = TypeVar("Result")
@@ -80,6 +83,8 @@ class Trainer:
     values: Any
     counts: dict[str, int]
     steps: int
+    budget: int = 0
+    """How many tokens go through the model at a time; fewer where the device lacks memory."""
     _epoch: tuple[int, Epoch | None] = (-1, None)
 
     @classmethod
@@ -121,6 +126,9 @@ class Trainer:
             example_counts,
             steps or recipe.total_steps(example_counts["steps"], example_counts["queries"]),
         )
+
+    def __post_init__(self) -> None:
+        self.budget = self.budget or self.full_budget
 
     @property
     def every(self) -> int:
@@ -221,20 +229,50 @@ class Trainer:
         instances = [prepared[a:b] for a, b in pairwise(bounds)]
         self.model.train()
         loss = 0.0
-        if own_batch:
-            loss = accumulate(
-                self.model,
-                instances,
-                [self.values[instance] for instance in own_batch],
-                self.loss,
-                num_instances=len(batch),
-                budget=job.recipe.micro_batch_tokens,
-                threads=self.threads,
-                loss_scale=self.model.precision.loss_scale,
-            )
+        while own_batch:
+            try:
+                loss = accumulate(
+                    self.model,
+                    instances,
+                    [self.values[instance] for instance in own_batch],
+                    self.loss,
+                    num_instances=len(batch),
+                    budget=self.budget,
+                    threads=self.threads,
+                    loss_scale=self.model.precision.loss_scale,
+                )
+                break
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+            self._halve(max(sum(map(len, instance)) for instance in instances))
+            torch.manual_seed(_seed(job.recipe.seed, step, rank))
         return (
             self._reduce(loss, truncated_tokens) if num_processes > 1 else (loss, truncated_tokens)
         )
+
+    def _halve(self, largest: int) -> None:
+        """Let half as many tokens go through the model at a time, after its device had too little
+        memory for them; `largest` are those of an instance, which is not divided.
+        """
+        device = self.model.precision.device
+        if self.budget < largest:
+            raise TrainingError(
+                f"an instance of {largest} tokens does not fit into the memory of {device}",
+                hint="--gradient-checkpointing, or a smaller max_length or list_size",
+            )
+        if self.budget == self.full_budget:
+            _log.warning("%s is out of memory: fewer texts are run at a time", device)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.budget //= 2
+        if device.startswith("cuda"):
+            require("torch").cuda.empty_cache()
+
+    @property
+    def full_budget(self) -> int:
+        """How many tokens go through the model at a time where its device has room for them."""
+        on_cpu = self.model.precision.device == "cpu"
+        return self.job.recipe.micro_batch_tokens * (1 if on_cpu else GPU_FACTOR)
 
     def _reduce(self, loss: float, truncated_tokens: int) -> tuple[float, int]:
         """The same of all processes, after their gradients were added."""
@@ -332,6 +370,8 @@ class Trainer:
 
 
 ROWS_PER_BATCH = 4096
+GPU_FACTOR = 16
+"""How many times as many tokens go through a model on a GPU at a time as on a CPU."""
 LOSS_AVERAGE_STEPS = 20
 
 
