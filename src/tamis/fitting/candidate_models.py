@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -212,7 +213,9 @@ def interpolate_weights(base: Path, tuned: Path, share: float, out: Path) -> Pat
                 first = read_weights(start) if start.is_dir() else {}
                 mixed = between(first, read_weights(tuned / part), share)
                 save(mixed, unfinished / part / WEIGHTS, metadata={"format": "pt"})
-            write_model_manifest(unfinished, read_model_manifest(unfinished))
+            manifest = read_model_manifest(unfinished)
+            facts = {**manifest.facts, "interpolated": share}
+            write_model_manifest(unfinished, replace(manifest, facts=facts))
         except (OSError, broken) as error:
             raise OutputError(
                 f"cannot write {out}: {error}", hint="is the disk full? make room, then --resume"

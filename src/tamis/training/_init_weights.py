@@ -12,7 +12,7 @@ from tamis.backends._heads import HEADS
 from tamis.backends.weights import Loaded, Tensor, Weights, take, width_of
 from tamis.errors import require
 from tamis.models.base_models import identify
-from tamis.scorers.model_manifest import Base, ModelManifest
+from tamis.scorers.model_manifest import Base, ModelManifest, find_model_manifest
 from tamis.training._manifests import (
     BaseFolder,
     bi_encoder_manifest,
@@ -112,8 +112,13 @@ class TrainingStart:
 
 
 def base_of(root: Path, *, random_weights: bool = False) -> Base:
-    """A base model by its weights; its name says so where weights are random."""
-    base_model = identify(root)
+    """A base model by its weights; its name says so where weights are random.
+
+    A folder that was taken in under another name is called what it was taken from.
+    """
+    base_model, manifest = identify(root), find_model_manifest(root)
+    if manifest and manifest.base and manifest.base.sha256 == base_model.sha256:
+        base_model = manifest.base
     if not random_weights:
         return base_model
     return Base(f"random weights in the shape of {base_model.name}", base_model.sha256)

@@ -32,10 +32,11 @@ LOSS_SCALE_FILE = "loss_scale.json"
 
 @dataclass(frozen=True)
 class Check:
-    """A validation: after how many steps, and the measure."""
+    """A validation: after how many steps, the measure, and its interval if there is one."""
 
     step: int
     value: float
+    interval: tuple[float, float] | None = None
 
 
 @dataclass
@@ -179,13 +180,17 @@ def history_in(path: Path) -> History:
     """The history in a file."""
     record = _read_json(path)
     try:
-        checks = [Check(**check) for check in record.pop("checks")]
+        checks = [_check_of(**check) for check in record.pop("checks")]
         return History(**record, checks=checks)
     except (TypeError, KeyError) as error:
         raise DamagedError(
             f"{path} is not what was written: {error}",
             hint="remove the folder it is in, or begin anew: --force",
         ) from None
+
+
+def _check_of(step: int, value: float, interval: list[float] | None = None) -> Check:
+    return Check(step, value, None if interval is None else (interval[0], interval[1]))
 
 
 def load_optimizer(folder: Path, step: int, optimizer: Any) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from tamis.backends.batches import single_threaded_torch, usable_threads
 from tamis.backends.network import is_out_of_memory
 from tamis.errors import TrainingError, require
+from tamis.evaluation import t_interval
 from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
 from tamis.models.base_models import find_base, model_packages, sha256
@@ -162,18 +163,17 @@ class Trainer:
             "random_weights": job.random_weights,
             "threads": self.threads,
             "processes": int(self.processes.num_processes),
-            **self._runtime(),
+            **({} if self.model.backend == "fast" else {"runtime": self.runtime}),
         }
 
-    def _runtime(self) -> dict[str, str]:
-        """What runs the model, where that is not our own forward."""
-        if self.model.backend == "fast":
-            return {}
+    @property
+    def runtime(self) -> str:
+        """What runs the model, where and in which precision."""
         precision = self.model.precision
         runtime = f"{self.model.backend} on {precision.device} in {precision.dtype}"
         if self.job.placement.gradient_checkpointing:
             runtime += " with gradient checkpointing"
-        return {"runtime": runtime}
+        return runtime
 
     def learn(self, history: History, work: Path) -> None:
         """Take the next step; a loss that is no number, or that rises, ends the training."""
@@ -290,18 +290,21 @@ class Trainer:
     def check(self, history: History, work: Path, *, validate: bool = True) -> None:
         """Validate the model and keep it; one that gives all texts the same score is refused."""
         began = time.monotonic()
-        value, same = self.on_main_process(
+        value, interval, same = self.on_main_process(
             lambda: self._validate(self.job.validation if validate else None)
         )
         if value is not None:
-            history.checks.append(Check(history.step, value))
+            history.checks.append(Check(history.step, value, interval))
         if same and history.step:
             raise self._training_error("all texts of a query have the same score", work)
         self.keep(history, work)
         history.checked += time.monotonic() - began
 
-    def _validate(self, validation: Validation | None) -> tuple[float | None, bool]:
-        """The measure on the validation examples, and whether all their scores are the same.
+    def _validate(
+        self, validation: Validation | None
+    ) -> tuple[float | None, tuple[float, float] | None, bool]:
+        """The measure on the validation examples, its interval, and whether all their scores are
+        the same.
 
         Without such examples there is no measure, and some that were learnt from are scored.
         """
@@ -311,7 +314,12 @@ class Trainer:
         )
         scores = self.scores(scored_examples)
         same = has_collapsed(scores, scored_examples.offsets)
-        return (validation.value(scores) if validation else None), same
+        if validation is None:
+            return None, None, same
+        values = validation.values(scores)
+        interval = t_interval(values) if len(values) > 1 else None
+        bounds = None if interval is None else (interval.low, interval.high)
+        return float(values.mean()), bounds, same
 
     def scores(self, examples: Examples) -> Any:
         """The scores of all rows of some examples by the model as it is now."""
