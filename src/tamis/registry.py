@@ -93,7 +93,8 @@ def python_spec(role: str, value: object) -> Spec:
 class Opening:
     """Opens specs; an index or a model that several of them name is opened once.
 
-    `base` is the folder that relative paths start from, `threads` how many threads are used, and
+    `base` is the folder that relative paths start from, `threads` how many threads are used,
+    `device` where models run (a spec does not say, since it does not change a ranking), and
     `openers` opens kinds that tamis does not know, by role and kind: each is a function of the
     spec without its role and version, and of the `Opening` itself.
     """
@@ -101,6 +102,7 @@ class Opening:
     base: Path | None = None
     threads: int | None = None
     openers: Openers = field(default_factory=lambda: NO_OPENERS)
+    device: str = "auto"
     _shared: dict[str, Any] = field(default_factory=dict)
     _scorer_openers: dict[str, Callable[[], Scorer]] = field(default_factory=dict)
 
@@ -197,6 +199,7 @@ def open_source(
     base: Path | str | None = None,
     threads: int | None = None,
     openers: Openers = NO_OPENERS,
+    device: str = "auto",
 ) -> Source:
     """The source that `source.spec()` describes: it gives the same runs.
 
@@ -212,7 +215,7 @@ def open_source(
     >>> open_source(spec).spec() == spec
     True
     """
-    return _opening(base, threads, openers).source(spec)
+    return _opening(base, threads, openers, device).source(spec)
 
 
 def open_stage(
@@ -221,6 +224,7 @@ def open_stage(
     base: Path | str | None = None,
     threads: int | None = None,
     openers: Openers = NO_OPENERS,
+    device: str = "auto",
 ) -> Stage:
     """The stage that `stage.spec()` describes; see `open_source`.
 
@@ -229,11 +233,13 @@ def open_stage(
     >>> stage(Run.from_dict({"q": {"d1": 2.0, "d2": 1.0}}))["q"].ids
     ['d1']
     """
-    return _opening(base, threads, openers).stage(spec)
+    return _opening(base, threads, openers, device).stage(spec)
 
 
-def _opening(base: Path | str | None, threads: int | None, openers: Openers) -> Opening:
-    return Opening(None if base is None else Path(base), threads, openers)
+def _opening(
+    base: Path | str | None, threads: int | None, openers: Openers, device: str
+) -> Opening:
+    return Opening(None if base is None else Path(base), threads, openers, device)
 
 
 def relative_spec(spec: Spec, base: Path | str) -> Spec:

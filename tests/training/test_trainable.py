@@ -162,7 +162,7 @@ def test_the_whole_vocabulary_can_be_asked_for(tmp_path: Path) -> None:
 def test_scores_are_those_of_the_scorer(make: Make, tmp_path: Path) -> None:
     make(tmp_path)
     model = open_trainable(tmp_path)
-    expected = CrossEncoder.open(tmp_path).score(EACH).values
+    expected = CrossEncoder.open(tmp_path, scale="logit").score(EACH).values
     assert np.abs(model.scorer().score(EACH).values - expected).max() == 0
     found = model.train(False)(model.prepare(QUERIES, TEXTS))[:, 0]
     assert np.abs(found.detach().numpy() - expected).max() < 1e-5
@@ -381,8 +381,8 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
     bert(tmp_path / "bert")
     t5(tmp_path / "t5")
     for folder, options, problem in [
-        ("bert", {"scorer": "target-words", "words": ("a", "or")}, "target-words of type 'bert'"),
-        ("t5", {}, "cross-encoder of type 't5', which tamis does not train yet"),
+        ("bert", {"scorer": "target-words", "words": ("a", "or")}, "what kind of language model"),
+        ("bert", {"scorer": "ranker"}, "does not train a ranker"),
         ("t5", {"scorer": "target-words"}, "names no target words"),
         ("bert", {"outputs": 3}, "cannot have 3 outputs"),
         ("bert", {"scorer": "bi-encoder"}, "does not say how token vectors are pooled"),

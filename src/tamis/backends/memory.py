@@ -16,6 +16,7 @@ from tamis.errors import InputError, require
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 OVERHEAD = 1.2
 """What batches need beside the weights, and what loading holds for a moment."""
+COPIES_IN_TRAINING = 4
 TOKENS_OF_A_TEXT = 512
 MIN_BYTES_TO_REPORT = 4 << 30
 _log = logging.getLogger(__name__)
@@ -53,22 +54,28 @@ def numbers_in(file: Path) -> dict[str, int]:
     return counts
 
 
-def check_memory(folder: Path, dtype: str, device: str) -> None:
-    """Say what a large model will need, and refuse one that does not fit."""
+def check_memory(folder: Path, dtype: str, device: str, *, training: bool = False) -> None:
+    """Say what a large model will need, and refuse one that does not fit.
+
+    In training it is there four times: weights, gradients, and two averages of them.
+    """
     parameters = count_parameters(folder)
-    needed = parameters * BYTES[dtype]
+    needed = parameters * BYTES[dtype] * (COPIES_IN_TRAINING if training else 1)
     free = free_memory(device)
     if needed >= MIN_BYTES_TO_REPORT:
         free_in_words = "" if free is None else f", {_gigabytes(free)} are free"
         _log.warning(
             "%s has %.1f billion parameters: %s in %s on %s%s%s",
-            folder, parameters / 1e9, _gigabytes(needed), dtype, device, free_in_words,
+            folder, parameters / 1e9, _gigabytes(needed),
+            f"{dtype} to train it" if training else dtype, device, free_in_words,
             _time_in_words(parameters, device),
         )  # fmt: skip
     if free is not None and needed * OVERHEAD > free:
         smaller = " --dtype bfloat16 needs half of it," if dtype == "float32" else ""
+        smaller, doing = ("", " to be trained") if training else (smaller, "")
         raise InputError(
-            f"{folder} needs {_gigabytes(needed * OVERHEAD)} of memory in {dtype} on {device}; "
+            f"{folder} needs {_gigabytes(needed * OVERHEAD)} of memory{doing} in {dtype} on "
+            f"{device}; "
             f"{_gigabytes(free)} are free",
             hint=f"choose a smaller model;{smaller} a larger machine or GPU would hold it",
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +99,7 @@ class Network:
         read: Callable[[Sequence[TokenIds], Sequence[TokenIds] | None], Tensor],
     ) -> Rows:
         """One row per sequence, in float32, without gradients; see `read`."""
-        blocks = _same_lengths(sequences) if self.one_length else [slice(0, len(sequences))]
+        blocks = same_lengths(sequences) if self.one_length else [slice(0, len(sequences))]
         rows = []
         with require("torch").inference_mode():
             for block in blocks:
@@ -153,7 +153,8 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower()
 
 
-def _same_lengths(sequences: Sequence[TokenIds]) -> list[slice]:
+def same_lengths(sequences: Sequence[TokenIds]) -> list[slice]:
+    """Where neighbours of one length stand."""
     blocks, start = [], 0
     for count, _ in groups([len(sequence) for sequence in sequences]):
         blocks.append(slice(start, start + count))
@@ -171,10 +172,14 @@ def open_network(
     family: Family | None = None,
 ) -> Network:
     """The model of a folder on a device, all of whose weights were there and fit."""
-    for file in weight_files(folder):
-        check_weights(folder, file)
     check_memory(folder, dtype, device)
-    model = _load(folder, auto_class, dtype, trust, kind, family)
+    model, info = load_model(folder, auto_class, dtype, trust, kind)
+    check_loaded(folder, info, kind, family)
+    return network_of(folder, model, device, kind)
+
+
+def network_of(folder: Path, model: Any, device: str, kind: Kind) -> Network:
+    """A model that was loaded from a folder, checked against its tokenizer, on a device."""
     tokens, embeddings = Tokens.open(folder), model.get_input_embeddings()
     if embeddings is not None and hasattr(embeddings, "weight"):
         check_rows(folder, tokens, len(embeddings.weight))
@@ -194,16 +199,19 @@ def open_network(
     return Network(model, require("torch").device(device), int(pad), inputs, one_length)
 
 
-def _load(
-    folder: Path, name: str, dtype: str, trust: bool, kind: Kind, family: Family | None
-) -> Any:
+def load_model(
+    folder: Path, name: str, dtype: str, trust: bool, kind: Kind, **options: Any
+) -> tuple[Any, dict[str, Any]]:
+    """What transformers makes of a folder by this class, and what it says of the weights."""
+    for file in weight_files(folder):
+        check_weights(folder, file)
     transformers, errors = require("transformers"), require("safetensors").SafetensorError
     auto = getattr(transformers, name)
     try:
         with quiet_transformers():
             model, info = auto.from_pretrained(
                 folder, local_files_only=True, dtype=torch_dtype(dtype),
-                output_loading_info=True, trust_remote_code=trust,
+                output_loading_info=True, trust_remote_code=trust, **options,
             )  # fmt: skip
     except (
         errors,
@@ -215,13 +223,19 @@ def _load(
         ImportError,
     ) as error:
         raise _unreadable(folder, kind, trust, error) from error
+    return model, info
+
+
+def check_loaded(
+    folder: Path, info: Mapping[str, Any], kind: Kind, family: Family | None = None
+) -> None:
+    """Refuse a model of which weights were missing, of another shape, or of unknown layers."""
     missing = sorted(info["missing_keys"])
     if kind == "bi-encoder":
         missing = [key for key in missing if not any(part in key for part in UNUSED)]
     if missing or info.get("mismatched_keys"):
         raise _misfit(folder, missing, info.get("mismatched_keys"), kind, family)
     check_layers(folder, info["unexpected_keys"])
-    return model
 
 
 def _misfit(

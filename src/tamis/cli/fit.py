@@ -15,6 +15,7 @@ from tamis.cli.dense import EmbeddingCacheOptions
 from tamis.cli.options import (
     ADVANCED_PANEL,
     Force,
+    GradientCheckpointing,
     Json,
     QrelsFiles,
     QueriesFile,
@@ -22,6 +23,7 @@ from tamis.cli.options import (
     Seed,
     Threads,
     TimeLimit,
+    TrainingDevice,
     Verbose,
     with_options,
 )
@@ -52,6 +54,7 @@ def fit(
     ],
     read: ReadOptions,
     cache: EmbeddingCacheOptions,
+    device: TrainingDevice,
     max_time: TimeLimit = "30m",  # type: ignore[assignment]
     queries: QueriesFile = None,
     qrels: QrelsFiles = None,
@@ -105,6 +108,7 @@ def fit(
             rich_help_panel=ADVANCED_PANEL,
         ),
     ] = True,
+    gradient_checkpointing: GradientCheckpointing = False,
     seed: Seed = 0,
     threads: Threads = None,
     json: Json = False,
@@ -136,6 +140,9 @@ def fit(
         learning_curve=learning_curve,
         seed=seed,
         threads=threads,
+        device=device.device,
+        dtype=device.dtype,
+        gradient_checkpointing=gradient_checkpointing,
         on_error=read.on_error,
         format=read.format,
         columns=read.columns,

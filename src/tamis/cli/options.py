@@ -149,6 +149,42 @@ class DeviceOptions:
         return {"device": self.device, "dtype": self.dtype, "trust_remote_code": trusted}
 
 
+@dataclass(frozen=True)
+class TrainingDevice:
+    """Where a model is trained, and in which precision."""
+
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help="Where the model is trained: auto (a GPU if there is one), cpu, cuda, cuda:1 or "
+            "mps.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = "auto"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        typer.Option(
+            "--dtype",
+            help="Precision of products while training; weights stay float32. Default: bfloat16 on "
+            "a GPU that has it, else float32.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = "auto"
+
+
+GradientCheckpointing = Annotated[
+    bool,
+    typer.Option(
+        "--gradient-checkpointing",
+        help="Compute states again for the gradient instead of keeping them: less memory, more "
+        "time.",
+        rich_help_panel=ADVANCED_PANEL,
+    ),
+]
+
+
 def job_time(text: str | float) -> float:
     """The seconds that a job may take; a number alone is minutes."""
     return _seconds(text, "m")

@@ -16,11 +16,13 @@ from tamis.cli.options import (
     ADVANCED_PANEL,
     CollectionOption,
     Force,
+    GradientCheckpointing,
     Json,
     QueriesFile,
     ReadOptions,
     Threads,
     TimeLimit,
+    TrainingDevice,
     with_options,
 )
 from tamis.terminal import plain_table
@@ -74,6 +76,7 @@ def train(
         Path, typer.Option("-o", "--output", metavar="FOLDER", help="The model folder to write.")
     ],
     read: ReadOptions,
+    device: TrainingDevice,
     max_time: TimeLimit = None,
     recipes: Annotated[
         bool,
@@ -118,6 +121,16 @@ def train(
             metavar="N", min=0, help="Default: the recipe's.", rich_help_panel=ADVANCED_PANEL
         ),
     ] = None,
+    gradient_checkpointing: GradientCheckpointing = False,
+    trust_remote_code: Annotated[
+        str | None,
+        typer.Option(
+            "--trust-remote-code",
+            metavar="MODEL",
+            help="Run code that the base model brings; name the same folder or hub id again.",
+            rich_help_panel=ADVANCED_PANEL,
+        ),
+    ] = None,
     threads: Threads = None,
     json: Json = False,
     force: Force = False,
@@ -127,7 +140,9 @@ def train(
     Example: tamis train pseudo.parquet -c docs.jsonl --base all-MiniLM-L6-v2
     --recipe monobert-pairwise-small -o my-model --max-time 20m
     """
+    from tamis.models.model_lookup import is_trusted
     from tamis.training.api import train_stages
+    from tamis.training.precision import Placement
     from tamis.training.training_data import as_examples
 
     if validate and no_validation:
@@ -142,6 +157,10 @@ def train(
                 settings=settings, validate=False if no_validation else validate,
                 max_time=max_time, threads=threads, resume=resume, force=force,
                 random_weights=random_weights,
+                placement=Placement(
+                    device.device, device.dtype, gradient_checkpointing,
+                    is_trusted(base, trust_remote_code or False),
+                ),
             )  # fmt: skip
         except KeyboardInterrupt:
             say("the last checkpoint is kept: continue with --resume")

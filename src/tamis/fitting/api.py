@@ -42,6 +42,9 @@ def fit(
     learning_curve: bool = True,
     seed: int = 0,
     threads: int | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    gradient_checkpointing: bool = False,
     on_error: OnError = "raise",
     embedding_cache: str | Path | None = None,
     embedding_cache_size: int = DEFAULT_SIZE,
@@ -59,11 +62,13 @@ def fit(
     enough, some are set aside.
     `max_time` is a time such as "20m", or seconds. `base` is the model to start from; None ranks
     by words alone. `passages` says how documents are split, such as `words:150:75`; by default long
-    ones are. With `user_run`, the results of your own retriever are re-ranked. What is done
-    is logged through `logging`; `on_plan` is called with the data and the plan before the work.
-    `log` is called with every message too. Embeddings are kept for the next fit in
-    `embedding_cache`, by default a folder beside the sieve, up to `embedding_cache_size` bytes; 0
-    keeps none. `kinds` are the kinds of system that are compared.
+    ones are. Models learn and run on a GPU if there is one, else on the CPU; `device` says where.
+    They learn in bfloat16 on a GPU that has it and rank in float32, unless `dtype` says otherwise;
+    `gradient_checkpointing` needs less memory and more time. With `user_run`, the results of your
+    own retriever are re-ranked. What is done is logged through `logging`; `on_plan` is called with
+    the data and the plan before the work. `log` is called with every message too. Embeddings are
+    kept for the next fit in `embedding_cache`, by default a folder beside the sieve, up to
+    `embedding_cache_size` bytes; 0 keeps none. `kinds` are the kinds of system that are compared.
 
     >>> from tempfile import mkdtemp
     >>> texts = ["A tamis is a drum sieve.", "A colander drains pasta.", "A whisk beats eggs."]
@@ -94,6 +99,9 @@ def fit(
         learning_curve=learning_curve,
         seed=seed,
         threads=threads,
+        device=device,
+        dtype=dtype,
+        gradient_checkpointing=gradient_checkpointing,
         on_error=on_error,
         command=f"tamis.fit(…, out={str(out)!r})",
         embedding_cache=None if embedding_cache is None else Path(embedding_cache),

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tamis.backends.weights import Weights, read_weights
 from tamis.durable import new_folder
 from tamis.errors import OutputError, require
 from tamis.fitting.workspace import Timing, Workspace
@@ -30,6 +32,7 @@ from tamis.scorers.model_manifest import (
     read_model_manifest,
     write_model_manifest,
 )
+from tamis.scorers.sbert_layout import encoder_layout, transformer_folder
 from tamis.search.defaults import default_source
 from tamis.training import checkpoints
 from tamis.training.loop import train
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from tamis.fitting.folds import Fold
 
 WEIGHTS = "model.safetensors"
-MAX_LENGTH = "256"
+MAX_LENGTH = 256
 """The longest text, in tokens, that models are trained on."""
 TEXTS_PER_STEP = {"query-encoder": 16}
 """How many texts a step takes, where it is not 32: of a query encoder only queries."""
@@ -108,7 +111,9 @@ def train_model(
     where = fold.key if fold else ""
     with fit.work.timed(Timing(timed_as, "label", training, where)):
         labelled = examples()
-    settings = recipe_for(recipe, fit.plan.size_of(step), labelled, fit.request.seed)
+    assert fit.base is not None
+    longest = min(MAX_LENGTH, fit.base.manifest.max_length)
+    settings = recipe_for(recipe, fit.plan.size_of(step), labelled, fit.request.seed, longest)
     resume = checkpoints.work_folder(out).exists()
     name = training.replace("_", " ")
     fold_name = f" ({fold.key})" if fold else ""
@@ -118,22 +123,27 @@ def train_model(
         fit.work.timed(Timing(timed_as, "train", training, where)),
         open_lookup(fit.index, labelled.docs) as documents,
     ):
-        job = Job(labelled, documents, settings, base, out, None, threads, embedding_cache=cache)
+        job = Job(
+            labelled, documents, settings, base, out, None, threads, embedding_cache=cache,
+            placement=fit.request.placement,
+        )  # fmt: skip
         train(job, resume=resume, log=lambda message: _log.info("%s", message))
     return out
 
 
-def recipe_for(name: str, texts: int, examples: Examples, seed: int) -> Recipe:
-    """A recipe as a fit uses it: on so many texts at most, and the last checkpoint kept, since it
-    is the guard that decides what is used.
+def recipe_for(
+    name: str, texts: int, examples: Examples, seed: int, longest: int = MAX_LENGTH
+) -> Recipe:
+    """A recipe as a fit uses it: on so many texts at most, none of more than `longest` tokens, and
+    the last checkpoint kept, since it is the guard that decides what is used.
     """
     recipe = RECIPES[name]
     available = counts(examples, recipe)
     steps = recipe.total_steps(available["steps"], available["queries"])
     many = str(max(1, min(steps, texts // TEXTS_PER_STEP.get(name, 32))))
     changes = {"steps": many, "validate_every": many, "seed": str(seed), "keep": "last"}
-    if recipe.max_length > int(MAX_LENGTH):
-        changes["max_length"] = MAX_LENGTH
+    if recipe.max_length > longest:
+        changes["max_length"] = str(longest)
     return recipe.changed(changes)
 
 
@@ -164,7 +174,11 @@ def scored_examples(
     fit: FitContext, ranker: str, label: Callable[..., Examples], step: str
 ) -> Examples:
     """What another ranker scores for the first candidates of some queries."""
-    teacher = open_ranker(ranker, threads=fit.request.threads, documents=fit.index)
+    request = fit.request
+    teacher = open_ranker(
+        ranker, threads=request.threads, documents=fit.index, device=request.device,
+        dtype=request.dtype,
+    )  # fmt: skip
     run = log_run(fit, max(1, fit.plan.size_of(step) // TEACHER_DEPTH))
     return label(
         run, teacher.scorer, fit.index, depth=TEACHER_DEPTH, missing="skip", model=ranker,
@@ -185,26 +199,51 @@ def log_run(fit: FitContext, most: int | None = None) -> Run:
 def interpolate_weights(base: Path, tuned: Path, share: float, out: Path) -> Path:
     """The model on the straight line from one to another, `share` of the way.
 
-    Both have the same weights by name; what only the second has is taken from it.
+    What only the second has is taken from it.
     """
     if out.exists():
         return out
-    files = require("safetensors.torch")
-    first, second = (files.load_file(folder / WEIGHTS) for folder in (base, tuned))
-    mixed = {
-        name: first[name].lerp(value, share)
-        if name in first and value.is_floating_point()
-        else value
-        for name, value in second.items()
-    }
-    broken = require("safetensors").SafetensorError
+    save, broken = require("safetensors.torch").save_file, require("safetensors").SafetensorError
+    parts = [path.name for path in encoder_layout(tuned, "query").module_folders]
     with new_folder(out) as unfinished:
         copy_without_exports(tuned, unfinished)
         try:
-            files.save_file(mixed, unfinished / WEIGHTS, metadata={"format": "pt"})
-            write_model_manifest(unfinished, read_model_manifest(unfinished))
+            for part in ("", *parts):
+                start = base / part if part else transformer_folder(base)
+                first = read_weights(start) if start.is_dir() else {}
+                mixed = between(first, read_weights(tuned / part), share)
+                save(mixed, unfinished / part / WEIGHTS, metadata={"format": "pt"})
+            manifest = read_model_manifest(unfinished)
+            facts = {**manifest.facts, "interpolated": share}
+            write_model_manifest(unfinished, replace(manifest, facts=facts))
         except (OSError, broken) as error:
             raise OutputError(
                 f"cannot write {out}: {error}", hint="is the disk full? make room, then --resume"
             ) from error
     return out
+
+
+def between(first: Weights, second: Weights, share: float) -> Weights:
+    """The weights `share` of the way from the first to the second, under the names of the second.
+
+    A model with a head has another name before each weight of its body than one without.
+
+    >>> import torch
+    >>> first, second = {"a.weight": torch.zeros(1)}, {"bert.a.weight": torch.ones(1)}
+    >>> between(first, second, 0.25)["bert.a.weight"].tolist()
+    [0.25]
+    """
+    mixed = {}
+    for name, value in second.items():
+        start = first.get(name if name in first else _same_weight(first, name))
+        if start is None or start.shape != value.shape or not value.is_floating_point():
+            mixed[name] = value
+        else:
+            mixed[name] = start.lerp(value, share)
+    return mixed
+
+
+def _same_weight(weights: Weights, name: str) -> str:
+    """The weight that has the end of this name, or of which this name has the end; else nothing."""
+    ends = [own for own in weights if name.endswith(f".{own}") or own.endswith(f".{name}")]
+    return ends[0] if len(ends) == 1 else ""

@@ -18,7 +18,7 @@ from tamis.fitting.plan import Plan
 from tamis.fitting.query_splits import QuerySplits, passages_for
 from tamis.fitting.request import FitRequest
 from tamis.fitting.workspace import Workspace
-from tamis.models.folder import scorer_spec, torch_backend
+from tamis.models.folder import open_scorer, scorer_spec, torch_backend
 from tamis.models.model_kinds import model_config
 from tamis.models.scorer_specs import open_bi_encoder
 from tamis.registry import Openers, Opening, open_stage
@@ -48,7 +48,7 @@ class BaseModel:
 
     @property
     def has_own_forward(self) -> bool:
-        """Whether a forward of our own runs it; others are neither trained nor exported."""
+        """Whether a forward of our own runs it; others are not exported by a fit."""
         return fast.applies(self.manifest.scorer, model_config(self.folder))
 
 
@@ -100,23 +100,38 @@ class FitInputs:
 
     def scorer_spec(self, model: Path) -> Spec:
         """The spec of a model of this fit: in ONNX Runtime where the fit exported it."""
-        return scorer_spec(
-            model, "onnx" if export_file(model, "onnx").is_file() else torch_backend(model)
-        )
+        dtype = self.request.ranking_dtype
+        if export_file(model, "onnx").is_file() and dtype == "float32":
+            return scorer_spec(model, "onnx")
+        return scorer_spec(model, torch_backend(model, self.request.device, dtype), dtype)
+
+    def open_model(self, model: Path) -> Scorer:
+        """A model of this fit in torch, on the device and in the precision of the fit."""
+        request = self.request
+        where = request.device, request.ranking_dtype
+        return open_scorer(
+            model, threads=request.threads, backend=torch_backend(model, *where),
+            device=where[0], dtype=where[1],
+        )  # fmt: skip
 
     @cached_property
     def base_scorer(self) -> Scorer:
         """The base model, opened; what it encodes is kept."""
         assert self.base is not None
-        opening = Opening(threads=self.request.threads, openers=self.embeddings.openers)
-        return opening.scorer(scorer_spec(self.base.folder, torch_backend(self.base.folder)))
+        request, folder = self.request, self.base.folder
+        opening = Opening(
+            threads=request.threads, openers=self.embeddings.openers, device=request.device
+        )
+        backend = torch_backend(folder, request.device, request.ranking_dtype)
+        return opening.scorer(scorer_spec(folder, backend, request.ranking_dtype))
 
     def open_stage(self, spec: Spec, openers: Openers) -> Stage:
         """A stage; bi-encoders in it share the embeddings of documents."""
         merged = {role: dict(kinds) for role, kinds in openers.items()}
         for role, kinds in self.embeddings.openers.items():
             merged.setdefault(role, {}).update(kinds)
-        return open_stage(spec, threads=self.request.threads, openers=merged)
+        request = self.request
+        return open_stage(spec, threads=request.threads, openers=merged, device=request.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +184,7 @@ class EmbeddingCaches:
 
     def _shared(self, encoder: BiEncoder) -> EmbeddingCache:
         spec = encoder.spec()
-        key = repr((spec.get("weights"), spec.get("settings"), spec.get("backend")))
+        key = repr([spec.get(name) for name in ("weights", "settings", "backend", "dtype")])
         if key not in self._documents:
             self._documents[key] = EmbeddingCache(encoder, on_disk=self.on_disk(encoder))
         return self._documents[key]

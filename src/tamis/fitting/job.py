@@ -40,8 +40,8 @@ from tamis.fitting.workspace import (
 )
 from tamis.manifest import read_manifest
 from tamis.models.base_models import find_base, model_packages
-from tamis.models.folder import open_scorer
 from tamis.models.model_lookup import open_ranker
+from tamis.registry import Openers
 from tamis.search import Index
 from tamis.search.commit import KIND as INDEX_KIND
 from tamis.text.analysis import Analyzer
@@ -77,7 +77,7 @@ def run_fit(
         with locked(folder):
             remove_workspace(folder)
         _log.info("%s is complete: the fit had ended, what it left was removed", request.out)
-        sieve = load_sieve(request.out, threads=request.threads, openers=openers)
+        sieve = _load(request, openers)
         return from_json(Plan, sieve.manifest["plan"]), sieve
     _check_output(request, force or dry_run)
     if dry_run:
@@ -93,7 +93,11 @@ def run_fit(
         _log_steps(plan, work)
         _fit_and_write(inputs, plan, kinds, force=force)
         remove_workspace(folder)
-    return plan, load_sieve(request.out, threads=request.threads, openers=openers)
+    return plan, _load(request, openers)
+
+
+def _load(request: FitRequest, openers: Openers) -> Sieve:
+    return load_sieve(request.out, threads=request.threads, openers=openers, device=request.device)
 
 
 def _log_steps(plan: Plan, work: Workspace) -> None:
@@ -168,6 +172,7 @@ def _check_output(request: FitRequest, force: bool) -> None:
 
 def open_inputs(request: FitRequest, work: Workspace) -> FitInputs:
     """Index the documents and split the queries."""
+    request.placement.resolved()  # a device that is not there is said before any work
     _check_inputs(request)
     collection, analyzer = _open_collection(request)
     _refuse_unknown_queries(collection)
@@ -306,9 +311,9 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
     pace = query_seconds = 0.0
     reason = why_not_trained(base.folder, base.manifest.scorer) if base is not None else ""
     if reason:
-        _log.warning("the base model is used as it is: tamis does not train %s yet", reason)
+        _log.warning("the base model is used as it is: tamis does not train %s", reason)
     if base is not None:
-        scorer = open_scorer(base.folder, threads=request.threads)
+        scorer = inputs.open_model(base.folder)
         texts, queries = sample_texts(inputs), list(splits.queries.texts or ())
         pace = measured_pace(scorer, PACE_QUERY, texts) if texts else 0.0
         query_seconds = measured_pace(scorer, PACE_QUERY, queries) if queries else pace
@@ -329,6 +334,7 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
         query_seconds=query_seconds,
         exports=base is not None
         and base.has_own_forward
+        and request.ranking_dtype == "float32"
         and not missing_extras("onnx", "onnxruntime"),
         can_train=not reason,
     )
@@ -350,7 +356,7 @@ def _cached_share(inputs: FitInputs) -> float:
     """The share of a sample of passages that the base model need not encode again."""
     if inputs.base is None or inputs.base.kind != "bi-encoder":
         return 0.0
-    encoder = cast(Encoder, open_scorer(inputs.base.folder, threads=inputs.request.threads))
+    encoder = cast(Encoder, inputs.open_model(inputs.base.folder))
     cached = inputs.embeddings.on_disk(encoder)
     spec = parse_spec(inputs.passages)
     texts = [
@@ -366,5 +372,9 @@ def _teacher_pace(inputs: FitInputs) -> float:
     name, texts = inputs.request.teacher, sample_texts(inputs)
     if name is None or not texts:
         return 0.0
-    ranker = open_ranker(name, threads=inputs.request.threads, documents=inputs.index)
+    request = inputs.request
+    ranker = open_ranker(
+        name, threads=request.threads, documents=inputs.index, device=request.device,
+        dtype=request.dtype,
+    )  # fmt: skip
     return max(1e-6, measured_pace(ranker.scorer, PACE_QUERY, texts))

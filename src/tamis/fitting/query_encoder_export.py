@@ -17,7 +17,7 @@ from tamis.backends.onnx import ONNX_FILES, export_file
 from tamis.errors import install_command, missing_extras
 from tamis.fitting.context import FitInputs
 from tamis.fitting.workspace import Timing
-from tamis.models.folder import open_scorer, torch_backend
+from tamis.models.folder import open_scorer
 from tamis.models.onnx_files import is_exportable, write_float
 from tamis.models.onnx_graph import share_weights
 from tamis.scorers.bi_encoder import BiEncoder
@@ -39,6 +39,8 @@ def export_query_encoder(fit: FitInputs, model: Path) -> None:
     ONNX file of its document encoder from there.
     """
     if fit.base is None or not fit.base.has_own_forward:
+        return
+    if fit.request.ranking_dtype != "float32":
         return
     manifest = find_model_manifest(model)
     is_base = model == fit.base.folder
@@ -88,9 +90,7 @@ def _log_missing(extras: set[str]) -> dict[str, Any]:
 
 def _write_and_compare(fit: FitInputs, model: Path) -> dict[str, Any]:
     assert fit.base is not None
-    torch_encoder = cast(
-        BiEncoder, open_scorer(model, threads=fit.request.threads, backend=torch_backend(model))
-    )
+    torch_encoder = cast(BiEncoder, fit.open_model(model))
     _write(torch_encoder, model)
     documents = documents_of(model)
     if documents != model:

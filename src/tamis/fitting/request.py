@@ -14,6 +14,7 @@ from tamis.collection.base import Collection, OnError
 from tamis.collection.judgements import split_of
 from tamis.search.cached_encoder import DEFAULT_SIZE
 from tamis.splits import is_test
+from tamis.training.precision import Placement
 from tamis.types import Qrels, Queries, Run
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
@@ -70,6 +71,11 @@ class FitRequest:
     """Whether to measure what fewer judgements give."""
     seed: int = 0
     threads: int | None = None
+    device: str = "auto"
+    """Where models are trained and run."""
+    dtype: str = "auto"
+    """In which precision; `auto`: learning in bfloat16 on a GPU that has it, ranking in float32."""
+    gradient_checkpointing: bool = False
     format: str | None = None
     columns: Columns = field(default_factory=Columns)
     on_error: OnError = "raise"
@@ -78,6 +84,16 @@ class FitRequest:
     """Where embeddings are kept for the next fit; None: beside the sieve."""
     embedding_cache_size: int = DEFAULT_SIZE
     """How many bytes they may take; 0: none are kept."""
+
+    @property
+    def ranking_dtype(self) -> str:
+        """The precision that the sieve ranks in, on whatever device it is opened."""
+        return "float32" if self.dtype == "auto" else self.dtype
+
+    @property
+    def placement(self) -> Placement:
+        """Where models are trained."""
+        return Placement(self.device, self.dtype, self.gradient_checkpointing)
 
     @property
     def embedding_cache_folder(self) -> Path:
@@ -108,6 +124,7 @@ class FitRequest:
             for name in ("base", "measure", "teacher", "word_vectors", "depth", "passages",
                          "learning_curve", "seed", "format", "on_error")
         }  # fmt: skip
+        settings |= {} if self.dtype == "auto" else {"dtype": self.dtype}
         paths = [*names.values(), self.base, self.teacher, self.word_vectors]
         return {
             **settings,

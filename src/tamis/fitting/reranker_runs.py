@@ -110,7 +110,10 @@ def seconds_per_query(fit: FitContext, kind: Reranker, model: Path | None) -> fl
 
     def measure() -> dict[str, float]:
         spec = kind.stage(model, fit)
-        stage = open_stage(spec, threads=fit.request.threads, openers=kind.openers)
+        request = fit.request
+        stage = open_stage(
+            spec, threads=request.threads, openers=kind.openers, device=request.device
+        )
         stage(some.top(1))  # warm up before the clock starts
         began = time.perf_counter()
         stage(some)

@@ -96,6 +96,8 @@ class Sieve:
     threads: int | None = None
     openers: Openers = field(default_factory=lambda: NO_OPENERS)
     """What opens stages and sources of one's own; see `tamis.open_stage`."""
+    device: str = "auto"
+    """Where its models run."""
     _lock: RLock = field(default_factory=RLock, repr=False)
     """Held while parts are opened or taken up anew, so that several threads do so once."""
 
@@ -107,7 +109,7 @@ class Sieve:
 
     @cached_property
     def _opening(self) -> Opening:
-        return Opening(self.path, self.threads, self.openers)
+        return Opening(self.path, self.threads, self.openers, self.device)
 
     @cached_property
     def index(self) -> Index:
@@ -493,7 +495,11 @@ def _text_list(texts: object) -> list[str]:
 
 
 def load_sieve(
-    path: Path | str, *, threads: int | None = None, openers: Openers = NO_OPENERS
+    path: Path | str,
+    *,
+    threads: int | None = None,
+    openers: Openers = NO_OPENERS,
+    device: str = "auto",
 ) -> Sieve:
     """A sieve that `tamis.fit` or `tamis fit` wrote.
 
@@ -505,7 +511,7 @@ def load_sieve(
             hint='tamis.load_sieve("my.sieve")',
         )
     folder = Path(path)
-    return Sieve(folder, expect(folder, KIND, SIEVE_LAYOUT), threads, openers)
+    return Sieve(folder, expect(folder, KIND, SIEVE_LAYOUT), threads, openers, device)
 
 
 def verify_sieve(path: Path) -> None:

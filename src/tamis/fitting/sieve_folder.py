@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from tamis.collection.runs import write_run
 from tamis.durable import new_folder
+from tamis.evaluation import t_interval
+from tamis.evaluation.significance import Interval
 from tamis.fitting.context import FitContext
 from tamis.fitting.log_queries import compare_on_log, sample_of_log
 from tamis.fitting.query_cost import measure_query_cost
@@ -45,6 +47,8 @@ from tamis.fitting.sieve import (
 )
 from tamis.fitting.workspace import request_digest
 from tamis.manifest import write_manifest
+from tamis.models.licences import licence_of
+from tamis.models.model_card import Quality, QualityTable, write_model_card
 from tamis.registry import NO_OPENERS, absolute, moved_spec, open_source
 from tamis.scorers.model_manifest import documents_of, read_model_manifest, write_model_manifest
 from tamis.search import Index
@@ -83,6 +87,7 @@ def write_sieve(fit: FitContext, selected: Selected, result: FitResult, *, force
             fit.retrieved.candidates.kind.has_comparable_scores,
             measure_score_scale(fit, retriever, opened),
         )
+        _write_card(fit, result, unfinished / MODEL)
         (unfinished / RUNS).mkdir()
         for name, run in selected.test_runs.items():
             write_run(run, run_file(unfinished / RUNS, name))
@@ -195,6 +200,46 @@ def _copy_models(
         return {**places, base: f"{MODEL}/{documents.name}"}
     _copy_model(base, unfinished / ENCODER)
     return {**places, base: ENCODER}
+
+
+def _write_card(fit: FitContext, result: FitResult, model: Path) -> None:
+    """Write the card of a model that the fit trained, with what its test said."""
+    if not model.is_dir() or "recipe" not in read_model_manifest(model).facts:
+        return
+    licence = licence_of(fit.base.folder) if fit.base else None
+    name = f"{fit.request.out.name}/{MODEL}"
+    write_model_card(model, name=name, licence=licence, tested=list(quality_rows(result)))
+
+
+def quality_rows(result: FitResult) -> Iterator[QualityTable]:
+    """What the test of a fit, or few judged queries, said of the selected system and of BM25."""
+    if (few := result.provisional) is not None and result.evaluation is None:
+        rows = (
+            Quality(few.system, few.measure, few.mean),
+            Quality(few.baseline, few.measure, few.baseline_mean),
+        )
+        yield QualityTable("judged queries, provisionally", few.queries, rows)
+    if result.evaluation is None:
+        return
+    evaluation, tested = result.evaluation, []
+    against = {(row.run, str(row.measure)): row for row in result.against_baseline}
+    for system in dict.fromkeys((result.selected, result.base_system, result.baseline)):
+        if system is None or system not in evaluation.runs:
+            continue
+        for measure in evaluation.measures:
+            values = evaluation.values(system, measure)
+            interval = t_interval(values) if len(values) > 1 else None
+            low, high = (interval.low, interval.high) if interval else (None, None)
+            row = against.get((system, str(measure)))
+            note = "" if row is None else f"{row.difference:+.4f}{_bounds_in_words(row.interval)}"
+            tested.append(Quality(system, str(measure), float(values.mean()), low, high, note))
+    yield QualityTable(
+        f"test queries of {result.collection}", len(evaluation.queries), tuple(tested)
+    )
+
+
+def _bounds_in_words(interval: Interval | None) -> str:
+    return "" if interval is None else f" ({interval.low:+.4f} to {interval.high:+.4f})"
 
 
 def _copy_model(folder: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -37,6 +38,7 @@ KNOWN_MODELS = (
 HUB_FILE_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md", "*_Dense/*.bin"]
 CONFIG_FILES = ("config.json", "modules.json", "adapter_config.json")
 """One of these is in every folder of a model."""
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 OLDER_FILES = ["pytorch_model*.bin", "*/pytorch_model.bin"]
 """Weights in torch's own format, which are fetched only where there are no others."""
 
@@ -75,11 +77,23 @@ def model_packages(reference: str | Path) -> tuple[str, ...]:
 
 def identify(folder: Path) -> Base:
     """A base model by its weights, or by its export where it has nothing else: its name where they
-    are known, else the folder's.
+    are known, else its id in the hub's cache, else the folder's name.
     """
     digest = sha256(folder)
     names = [model.name for model in KNOWN_MODELS if model.sha256 == digest]
-    return Base(names[0] if names else folder.resolve().name, digest)
+    return Base(names[0] if names else _name_of(folder.resolve()), digest)
+
+
+def _name_of(folder: Path) -> str:
+    """What a folder is called; in the hub's cache a snapshot is called by its commit.
+
+    >>> _name_of(Path("/hub/models--org--model/snapshots/0123abc")), _name_of(Path("/models/mine"))
+    ('org/model', 'mine')
+    """
+    repository = folder.parent.parent.name
+    if folder.parent.name == "snapshots" and repository.startswith("models--"):
+        return repository.removeprefix("models--").replace("--", "/")
+    return folder.name
 
 
 def sha256(folder: Path) -> str:
@@ -97,6 +111,18 @@ def sha256(folder: Path) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+def hub_id(reference: str) -> str | None:
+    """The id on the hub of a base model; None for a folder, or a name that is none.
+
+    >>> hub_id("all-MiniLM-L6-v2"), hub_id("org/model"), hub_id("models/base/x"), hub_id("my-model")
+    ('sentence-transformers/all-MiniLM-L6-v2', 'org/model', None, None)
+    """
+    if known_model := _find_known(reference):
+        return known_model.hub
+    is_id = HUB_ID.fullmatch(reference) and not folder_exists(Path(reference).expanduser())
+    return reference if is_id else None
 
 
 def find_packaged(name: str) -> Path | None:

@@ -98,10 +98,11 @@ def open_scorer(
     return TargetWords.open(folder, **options)
 
 
-def scorer_spec(folder: str | Path, backend: Backend | None = None) -> Spec:
+def scorer_spec(folder: str | Path, backend: Backend | None = None, dtype: str = "float32") -> Spec:
     """The spec of what `open_scorer` opens; the weights are not read."""
     path = Path(folder)
-    return Origin.of(open_model(path).scorer, path, backend or default_backend(path)).spec()
+    kind = open_model(path).scorer
+    return Origin.of(kind, path, backend or default_backend(path, dtype=dtype), dtype).spec()
 
 
 def exports_of(folder: Path) -> list[Backend]:

@@ -12,13 +12,12 @@ from tamis.backends.memory import count_parameters
 from tamis.backends.onnx import ONNX_FILES
 from tamis.backends.tokens import DEFAULT_LENGTH, default_length, json_of
 from tamis.backends.weights import ADAPTER_CONFIG, weight_files
-from tamis.collection.file_content import Unreadable
-from tamis.collection.front_matter import read_front_matter
 from tamis.errors import InputError
 from tamis.manifest import NAME, read_manifest
 from tamis.models.adapters import describe_adapter, is_adapter
 from tamis.models.folder import default_backend, describe_model, open_model
 from tamis.models.import_questions import missing_information
+from tamis.models.licences import licence_of
 from tamis.models.model_kinds import kind_of, model_config
 from tamis.scorers.bi_encoder import prompts_of
 from tamis.scorers.sbert_layout import encoder_layout, max_seq_length, transformer_folder
@@ -130,14 +129,3 @@ def _runtime(folder: Path) -> dict[str, str]:
 def _prompts(folder: Path) -> dict[str, str]:
     prompts = zip(("query_prompt", "document_prompt"), prompts_of(folder), strict=True)
     return {name: repr(prompt) for name, prompt in prompts if prompt}
-
-
-def licence_of(folder: Path) -> str | None:
-    """The licence that the model card in a folder names, if there is one."""
-    card = folder / "README.md"
-    if not card.is_file():
-        return None
-    with suppress(Unreadable):
-        fields = read_front_matter(card.read_text("utf-8", errors="replace")).fields or {}
-        return fields.get("license")
-    return None

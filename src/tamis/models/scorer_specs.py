@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
+from tamis.backends.devices import resolve_device
+from tamis.backends.memory import BYTES as TORCH_DTYPES
+from tamis.backends.onnx import ONNX_FILES
 from tamis.backends.pooling import check_pooling
 from tamis.backends.protocols import Backend, Family
 from tamis.backends.weight_digests import has_digest
@@ -64,8 +67,9 @@ def open_bi_encoder(values: Spec, opening: Opening) -> BiEncoder:
     if model.open_documents is None or model.origin is None:
         return model
     if documents_of(model.origin.folder) != model.origin.folder:
-        folder, backend = documents_of(model.origin.folder), model.origin.backend
-        documents = Origin.of("bi-encoder", folder, backend)  # an index may have been encoded by it
+        folder, origin = documents_of(model.origin.folder), model.origin
+        documents = Origin.of("bi-encoder", folder, origin.backend, origin.dtype)
+        # an index may have been encoded by it
         opening.keep_scorer(documents.spec(), model.open_documents)
     return model
 
@@ -81,9 +85,12 @@ def _open(
 ) -> Model:
     place = "name" if "name" in values else "path"
     description = f"a {model.__name__}"
-    check_keys(description, values, {place: str, "backend": str, "weights": dict, "settings": dict})
+    required = {place: str, "backend": str, "weights": dict, "settings": dict}
+    check_keys(description, values, required, {"dtype": str})
     check_keys(f"the settings of {description}", values["settings"], {}, settings)
     check_choice("the back end", values["backend"], get_args(Backend))
+    dtype = values.get("dtype", "float32")
+    check_choice("the dtype", dtype, tuple(TORCH_DTYPES))
     if "pooling" in values["settings"]:
         check_pooling(values["settings"]["pooling"])
     for name in CHOICES.keys() & values["settings"].keys():
@@ -98,7 +105,13 @@ def _open(
         )  # fmt: skip
     else:
         check_weights(folder, files_read(folder, backend), values["weights"])
-    scorer = model.open(folder, threads=opening.threads, backend=backend, **values["settings"])
+    device = "cpu" if backend in ONNX_FILES else resolve_device(opening.device)
+    if backend == "fast" and device != "cpu":
+        backend = "transformers"
+    scorer = model.open(
+        folder, threads=opening.threads, backend=backend, device=device, dtype=dtype,
+        **values["settings"],
+    )  # fmt: skip
     return name_scorer(scorer, values["name"]) if place == "name" else scorer
 
 

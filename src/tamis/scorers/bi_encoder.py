@@ -302,7 +302,7 @@ class _Opening:
 
     def _origin(self, runtime: Runtime) -> Origin:
         return Origin.of(
-            "bi-encoder", self.folder, runtime.backend, max_length=self.max_length,
+            "bi-encoder", self.folder, runtime.backend, runtime.dtype, max_length=self.max_length,
             pooling=self.pooling, query_prompt=self.query_prompt,
             document_prompt=self.document_prompt, truncate_dim=self.truncate_dim,
         )  # fmt: skip

@@ -116,8 +116,8 @@ class CrossEncoder:
             tokens_per_batch(runtime.device),
             document_tokens=manifest.document_tokens if manifest else None,
             origin=Origin.of(
-                "cross-encoder", path, runtime.backend, max_length=max_length, scale=scale,
-                output=output,
+                "cross-encoder", path, runtime.backend, runtime.dtype, max_length=max_length,
+                scale=scale, output=output,
             ),
             prompt=prompt_of(sbert_config(path), "query"),
             output=output_of(path, config, outputs, output),
@@ -243,7 +243,7 @@ def check_length(length: int, longest: int, extra: int) -> None:
     if not extra + 2 <= length <= longest:
         raise InputError(
             f"cannot truncate pairs at {length} tokens",
-            hint=f"this model takes {extra + 2} to {longest} tokens",
+            hint=f"this model takes {extra + 2} to {longest} tokens: say so by max_length",
         )
 
 

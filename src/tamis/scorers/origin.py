@@ -29,14 +29,18 @@ class Origin:
     folder: Path
     backend: Backend
     settings: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = "float32"
+    """The precision, which changes scores; where a model runs does not, and is not kept."""
     name: str | None = None
     """The installed package or hub id that stands for the folder, if one does."""
 
     @classmethod
-    def of(cls, kind: Kind, folder: Path, backend: Backend, **settings: Any) -> Origin:
+    def of(
+        cls, kind: Kind, folder: Path, backend: Backend, dtype: str = "float32", **settings: Any
+    ) -> Origin:
         """The origin of a model in a folder; settings that are None were not set by hand."""
         by_hand = {name: value for name, value in settings.items() if value is not None}
-        return cls(kind, absolute(folder), backend, by_hand)
+        return cls(kind, absolute(folder), backend, by_hand, dtype)
 
     def with_name(self, name: str) -> Origin:
         """The same under the name of a package or a hub id, which holds on any machine."""
@@ -68,6 +72,7 @@ class Origin:
             "version": SPEC_VERSION,
             **place,
             "backend": self.backend,
+            **({} if self.dtype == "float32" else {"dtype": self.dtype}),
             "weights": dict(self.weights),
             "settings": dict(self.settings),
         }

@@ -116,8 +116,9 @@ class TargetWords:
             threads,
             tokens_per_batch(runtime.device),
             origin=Origin.of(
-                "target-words", path, runtime.backend, words=list(words) if words else None,
-                score=score, template=template, max_length=max_length, family=family,
+                "target-words", path, runtime.backend, runtime.dtype,
+                words=list(words) if words else None, score=score, template=template,
+                max_length=max_length, family=family,
             ),
             runtime=runtime,
         )  # fmt: skip

@@ -39,14 +39,16 @@ def accumulate(
     num_instances: int | None = None,
     budget: int = TOKENS_PER_MICRO_BATCH,
     threads: int | None = None,
+    loss_scale: float = 1.0,
 ) -> float:
     """Add the gradient of a batch's loss to the model's; return the loss summed over instances.
 
-    The gradient is of that sum divided by `num_instances`, by default the number of instances.
+    The gradient is of that sum divided by `num_instances`, by default the number of instances, and
+    times `loss_scale`.
     """
     torch = require("torch")
     parameters = list(model.parameters())
-    share = 1 / (num_instances or len(instances))
+    share = loss_scale / (num_instances or len(instances))
     batches = micro_batches([sum(map(len, instance)) for instance in instances], budget)
     seeds = torch.randint(2**62, (len(batches),)).tolist()
 
@@ -61,7 +63,8 @@ def accumulate(
         return losses.item(), gradients
 
     total = 0.0
-    for loss_sum, gradients in _side_by_side(gradient, batches, seeds, threads):
+    runs = _side_by_side if model.is_parallel else _one_by_one
+    for loss_sum, gradients in runs(gradient, batches, seeds, threads):
         total += loss_sum
         _add(parameters, gradients)
     return total
@@ -97,6 +100,22 @@ def _side_by_side(
             workers, initializer=torch.set_num_threads, initargs=threads_per_worker
         ) as pool:
             yield from pool.map(gradient, batches, seeds)
+
+
+def _one_by_one(
+    gradient: Callable[[Sequence[int], int], tuple[float, tuple[Tensor, ...]]],
+    batches: list[list[int]],
+    seeds: list[int],
+    threads: int | None,
+) -> Iterator[tuple[float, tuple[Tensor, ...]]]:
+    """Each on all threads: torch's own random numbers are those of one batch at a time."""
+    torch = require("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(usable_threads(threads))
+    try:
+        yield from map(gradient, batches, seeds)
+    finally:
+        torch.set_num_threads(before)
 
 
 def _add(parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:

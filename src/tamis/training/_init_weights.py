@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tamis.backends import _bert, _modernbert, _t5, fast
 from tamis.backends._heads import HEADS
-from tamis.backends.tokens import DEFAULT_LENGTH
 from tamis.backends.weights import Loaded, Tensor, Weights, take, width_of
-from tamis.errors import InputError, require
+from tamis.errors import require
 from tamis.models.base_models import identify
-from tamis.scorers.bi_encoder import length_of as text_length_of
-from tamis.scorers.bi_encoder import pooling_of
-from tamis.scorers.cross_encoder import check_length, scale_of
 from tamis.scorers.model_manifest import Base, ModelManifest, find_model_manifest
-from tamis.scorers.target_tokens import word_ids
-from tamis.scorers.target_words import DEFAULT_TEMPLATE, length_of
+from tamis.training._manifests import (
+    BaseFolder,
+    bi_encoder_manifest,
+    cross_encoder_manifest,
+    outputs_of,
+    target_words_manifest,
+)
 
 INIT_STD = 0.02
 """BERT's own."""
@@ -79,6 +81,8 @@ class DropoutRates:
 class TrainingStart:
     """A base model, and how training starts from it."""
 
+    root: Path
+    """Its folder; the transformer may lie in one inside it."""
     loaded: Loaded
     dropout: float | None
     document_tokens: int | None
@@ -99,12 +103,25 @@ class TrainingStart:
             hidden_rate if output_rate is None else float(output_rate),
         )
 
-    def base(self) -> Base:
-        """The base model by its weights; its name says so where weights are random."""
-        base_model = identify(self.loaded.folder)
-        if not self.random_weights:
-            return base_model
-        return Base(f"random weights in the shape of {base_model.name}", base_model.sha256)
+    @property
+    def folder(self) -> BaseFolder:
+        """The base model, by its weights."""
+        loaded = self.loaded
+        base = base_of(self.root, random_weights=self.random_weights)
+        return BaseFolder(self.root, loaded.folder, loaded.config, loaded.tokens, base)
+
+
+def base_of(root: Path, *, random_weights: bool = False) -> Base:
+    """A base model by its weights; its name says so where weights are random.
+
+    A folder that was taken in under another name is called what it was taken from.
+    """
+    base_model, manifest = identify(root), find_model_manifest(root)
+    if manifest and manifest.base and manifest.base.sha256 == base_model.sha256:
+        base_model = manifest.base
+    if not random_weights:
+        return base_model
+    return Base(f"random weights in the shape of {base_model.name}", base_model.sha256)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,47 +138,24 @@ def init_cross_encoder(
     start: TrainingStart, outputs: int | None, max_length: int | None
 ) -> InitialModel:
     """A cross-encoder: the base's body and its head, or a fresh one."""
-    loaded = start.loaded
-    longest = fast.build(loaded).longest
-    manifest = find_model_manifest(loaded.folder)
-    length = max_length or (manifest.max_length if manifest else min(DEFAULT_LENGTH, longest))
-    check_length(length, longest, loaded.tokens.pair_layout().extra)
-    count = _outputs(start, outputs)
+    loaded, folder = start.loaded, start.folder
+    is_fresh = start.fresh_head or start.random_weights
+    count = outputs_of(folder, _own_outputs(loaded), outputs, is_fresh)
+    manifest = cross_encoder_manifest(
+        folder, fast.build(loaded).longest, count, max_length, start.document_tokens
+    )
     weights, head = _pair_weights(start, count)
-    labels = [f"LABEL_{number}" for number in range(count)]
-    config = {
-        **_plain(loaded.config),
-        "id2label": {str(number): label for number, label in enumerate(labels)},
-        "label2id": {label: number for number, label in enumerate(labels)},
-    }
     names = FAMILIES[loaded.config["model_type"]].dropout
+    config = plain_config(loaded.config, ARCHITECTURES[loaded.config["model_type"]], count)
     return InitialModel(
-        replace(loaded, config=config, weights=weights),
-        ModelManifest(
-            "cross-encoder",
-            length,
-            scale_of(count, None),
-            count,
-            start.document_tokens,
-            base=start.base(),
-        ),
-        start.rates(*names),
-        head,
+        replace(loaded, config=config, weights=weights), manifest, start.rates(*names), head
     )
 
 
 def init_bi_encoder(start: TrainingStart, max_length: int | None) -> InitialModel:
     """A bi-encoder: the base's body; a pooler that the base has is kept as it is."""
-    loaded, folder = start.loaded, start.loaded.folder
-    manifest = find_model_manifest(folder)
-    if manifest and manifest.scorer != "bi-encoder":
-        raise InputError(
-            f"{folder} is a {manifest.scorer}, not a bi-encoder",
-            hint="train it by a recipe for that, or name a bi-encoder",
-        )
-    longest = fast.build(loaded).longest
-    length = max_length or text_length_of(folder, manifest) or min(DEFAULT_LENGTH, longest)
-    check_length(length, longest, loaded.tokens.single_layout().extra)
+    loaded = start.loaded
+    manifest = bi_encoder_manifest(start.folder, fast.build(loaded).longest, max_length)
     body, pooler = _body("model", loaded)
     weights = {name.removeprefix("model."): value for name, value in (body | pooler).items()}
     if start.random_weights:
@@ -170,14 +164,10 @@ def init_bi_encoder(start: TrainingStart, max_length: int | None) -> InitialMode
     architecture = ARCHITECTURES[loaded.config["model_type"]].replace(
         "ForSequenceClassification", "Model"
     )
-    config = {**_plain(loaded.config), "architectures": [architecture]}
-    initial_manifest = ModelManifest(
-        "bi-encoder", length, "cosine", pooling=pooling_of(folder, manifest), base=start.base()
-    )
     hidden, attention, _ = FAMILIES[loaded.config["model_type"]].dropout
     return InitialModel(
-        replace(loaded, config=config, weights=weights),
-        initial_manifest,
+        replace(loaded, config=plain_config(loaded.config, architecture), weights=weights),
+        manifest,
         start.rates(hidden, attention, hidden),
         frozenset(),
     )
@@ -190,37 +180,13 @@ def init_target_words(
     max_length: int | None,
 ) -> InitialModel:
     """A T5 with two words."""
-    loaded = start.loaded
-    family = loaded.config["model_type"]
-    if family not in _t5.FAMILIES:
-        raise InputError(
-            f"{loaded.folder} is a model of type {family!r}, which tamis cannot train on words",
-            hint=f"it trains {', '.join(_t5.FAMILIES)}",
-        )
-    manifest = find_model_manifest(loaded.folder)
-    target_words = words or (manifest.word_ids if manifest else None)
-    if not target_words:
-        raise InputError(
-            f"{loaded.folder} names no target words", hint='give two, for example "true" "false"'
-        )
-    first, second = ids = word_ids(loaded.tokens, target_words)
-    length = length_of(loaded.config, max_length or (manifest.max_length if manifest else None))
-    _t5.build(loaded, length)
-    name = loaded.tokens.backend.id_to_token
-    initial_manifest = ModelManifest(
-        "target-words",
-        length,
-        "probability",
-        template=template or (manifest.template if manifest else None) or DEFAULT_TEMPLATE,
-        words=(name(first), name(second)),
-        word_ids=ids,
-        score="words",
-        family="sequence-to-sequence",
-        base=start.base(),
+    manifest = target_words_manifest(
+        start.folder, "sequence-to-sequence", words, template, max_length
     )
-    loaded, head = _word_weights(start, ids)
+    _t5.build(start.loaded, manifest.max_length)
+    loaded, head = _word_weights(start, manifest.word_ids or (0, 0))
     rates = start.rates("dropout_rate", "dropout_rate", "dropout_rate")
-    return InitialModel(loaded, initial_manifest, rates, head)
+    return InitialModel(loaded, manifest, rates, head)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,19 +217,6 @@ class WeightInitializer:
         if name.endswith(".bias"):
             return torch.zeros_like(value)
         return self.normal(*value.shape, spread=spread)
-
-
-def _outputs(start: TrainingStart, outputs: int | None) -> int:
-    """How many outputs: the given number, which must be the base's own if its head is kept."""
-    own = _own_outputs(start.loaded)
-    if outputs not in (None, 1, 2):
-        raise InputError(f"a re-ranker cannot have {outputs} outputs", hint="say 1 or 2")
-    if outputs and own and outputs != own and not (start.fresh_head or start.random_weights):
-        raise InputError(
-            f"{start.loaded.folder} has a head with {own} output{'s' * (own > 1)}, not {outputs}",
-            hint=f"a recipe with {own}, or a fresh head: --set fresh_head=true",
-        )
-    return outputs or own or 1
 
 
 def _own_outputs(loaded: Loaded) -> int:
@@ -323,7 +276,9 @@ def _body(root: str, loaded: Loaded) -> tuple[Weights, Weights]:
 def _word_weights(start: TrainingStart, ids: tuple[int, int]) -> tuple[Loaded, frozenset[str]]:
     """All weights of a T5, and which of them are its head: none, unless that is fresh."""
     torch, loaded, initializer = require("torch"), start.loaded, WeightInitializer.of(start.seed)
-    config, weights = _plain(loaded.config), dict(loaded.weights)
+    names = loaded.config["model_type"]
+    config = plain_config(loaded.config, ARCHITECTURES[names])
+    weights = dict(loaded.weights)
     if "shared.weight" in weights:
         weights = {name: value for name, value in weights.items() if "embed_tokens" not in name}
     if start.random_weights:
@@ -358,8 +313,14 @@ def _t5_spreads(config: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a model trained by tamis: its class, and weights of four bytes."""
-    dropped = ("_name_or_path", "torch_dtype", "problem_type", "transformers_version")
+def plain_config(
+    config: Mapping[str, Any], architecture: str, outputs: int | None = None
+) -> dict[str, Any]:
+    """The config of a model trained by tamis: its class, its labels, and weights of four bytes."""
+    dropped = ("_name_or_path", "torch_dtype", "problem_type", "transformers_version", "num_labels")
     settings = {name: value for name, value in config.items() if name not in dropped}
-    return {**settings, "architectures": [ARCHITECTURES[config["model_type"]]], "dtype": "float32"}
+    if outputs is not None:
+        labels = [f"LABEL_{number}" for number in range(outputs)]
+        settings["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        settings["label2id"] = {label: number for number, label in enumerate(labels)}
+    return {**settings, "architectures": [architecture], "dtype": "float32"}

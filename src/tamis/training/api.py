@@ -16,11 +16,13 @@ from tamis.errors import InputError, OutputError
 from tamis.labels.examples import Examples, join_examples
 from tamis.labels.inputs import LabelInputs, OnError, open_inputs
 from tamis.labels.selection import log_held_out
+from tamis.models.model_lookup import is_trusted
 from tamis.pipeline.document_lookup import DocumentLookup, open_lookup
 from tamis.search import Index
 from tamis.splits import HeldOut
 from tamis.training import loop
 from tamis.training.model_writer import Trained
+from tamis.training.precision import DEFAULT_PLACEMENT, Placement
 from tamis.training.recipe import Recipe
 from tamis.training.settings import as_texts
 from tamis.training.stages import TrainingStage, recipes_of, stages_of, with_held_out
@@ -55,6 +57,10 @@ def train(
     resume: bool = False,
     force: bool = False,
     random_weights: bool = False,
+    device: str = "auto",
+    dtype: str = "auto",
+    gradient_checkpointing: bool = False,
+    trust_remote_code: str | Path | bool = False,
     on_error: OnError = "raise",
     **settings: Any,
 ) -> Trained:
@@ -63,7 +69,9 @@ def train(
     `examples` are what `tamis.label` makes, or files of them; `documents` an index, a collection,
     its path, or documents of any form. Test queries, and what repeats one, are never learnt from.
     A tenth of the queries is held out and validated on, 100 at most, unless `validate` are other
-    examples, or False. `max_time` is a time such as "20m", or seconds. `settings` change the
+    examples, or False. `max_time` is a time such as "20m", or seconds. It trains on a GPU if there
+    is one, there with products in bfloat16, else on the CPU in float32; `device` and `dtype` say
+    otherwise, and `gradient_checkpointing` needs less memory and more time. `settings` change the
     recipe, by its own names or those of transformers: `learning_rate`, `weight_decay`,
     `warmup_ratio`, `max_grad_norm`, `batch_size`.
 
@@ -83,6 +91,9 @@ def train(
         base=base, recipe=recipe, out=Path(out), settings=changed, validate=validate,
         max_time=_seconds(max_time), threads=threads, resume=resume, force=force,
         random_weights=random_weights,
+        placement=Placement(
+            device, dtype, gradient_checkpointing, is_trusted(str(base), trust_remote_code)
+        ),
     )  # fmt: skip
 
 
@@ -100,11 +111,13 @@ def train_stages(
     resume: bool = False,
     force: bool = False,
     random_weights: bool = False,
+    placement: Placement = DEFAULT_PLACEMENT,
 ) -> Trained:
     """One training after the other, as many as the recipe's name stands for; `max_time` is in
     seconds and shared among them. A model is the base of the next.
     """
     began, recipes = time.monotonic(), recipes_of(recipe, settings)
+    placement.resolved()  # a device that is not there is said before documents are read
     log_held_out(inputs)
     warn_of_teacher(base, example_sets)
     test = collect_test_queries(inputs, example_sets)
@@ -122,7 +135,7 @@ def train_stages(
                 _log.info("%s, %d of %d: %s", stage.recipe.name, number + 1, len(stages), folder)
             job = Job(
                 stage.examples, lookup, stage.recipe, base, folder, stage.validation, threads,
-                random_weights and not number,
+                random_weights and not number, placement=placement,
             )  # fmt: skip
             trained = loop.train(
                 job, max_time=seconds, resume=resume, force=force, log=_log_message

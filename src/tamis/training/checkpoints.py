@@ -4,6 +4,7 @@
     OUT.training/step-00000100/      the state after 100 steps
         model/                       a model folder like any other
         optimizer.pt  history.json   what the next step needs, and what happened so far
+        loss_scale.json              in float16 only
 
 The last checkpoint is kept and, where another is the best so far, that one too. Random numbers are
 drawn anew from the seed and the number of the step, so nothing of them is kept.
@@ -26,14 +27,16 @@ from tamis.training.trainable import Trainable
 
 WORK_SUFFIX = ".training"
 PLAN_FILE = "plan.json"
+LOSS_SCALE_FILE = "loss_scale.json"
 
 
 @dataclass(frozen=True)
 class Check:
-    """A validation: after how many steps, and the measure."""
+    """A validation: after how many steps, the measure, and its interval if there is one."""
 
     step: int
     value: float
+    interval: tuple[float, float] | None = None
 
 
 @dataclass
@@ -136,6 +139,8 @@ def save(folder: Path, model: Trainable, optimizer: Any, history: History) -> Pa
         with new_folder(path, force=True) as temporary_folder:
             model.save(temporary_folder / "model")
             torch.save(optimizer.state_dict(), temporary_folder / "optimizer.pt")
+            if state := model.precision.state():
+                _write_json(temporary_folder / LOSS_SCALE_FILE, state)
             _write_json(temporary_folder / "history.json", asdict(history))
     except broken as error:
         raise OutputError(
@@ -160,6 +165,12 @@ def model_at(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08}" / "model"
 
 
+def read_loss_scale(folder: Path, step: int) -> dict[str, Any]:
+    """How a loss in float16 was scaled after a step; empty where none was."""
+    path = folder / f"step-{step:08}" / LOSS_SCALE_FILE
+    return _read_json(path) if path.is_file() else {}
+
+
 def read_history(folder: Path, step: int) -> History:
     """What had happened up to a checkpoint."""
     return history_in(folder / f"step-{step:08}" / "history.json")
@@ -169,13 +180,17 @@ def history_in(path: Path) -> History:
     """The history in a file."""
     record = _read_json(path)
     try:
-        checks = [Check(**check) for check in record.pop("checks")]
+        checks = [_check_of(**check) for check in record.pop("checks")]
         return History(**record, checks=checks)
     except (TypeError, KeyError) as error:
         raise DamagedError(
             f"{path} is not what was written: {error}",
             hint="remove the folder it is in, or begin anew: --force",
         ) from None
+
+
+def _check_of(step: int, value: float, interval: list[float] | None = None) -> Check:
+    return Check(step, value, None if interval is None else (interval[0], interval[1]))
 
 
 def load_optimizer(folder: Path, step: int, optimizer: Any) -> None:

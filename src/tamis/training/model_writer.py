@@ -16,7 +16,9 @@ from tamis import __version__
 from tamis.durable import folder_exists, new_folder
 from tamis.labels.examples import LABEL_SOURCES, ROLES, Examples, digest, readable_facts
 from tamis.models.base_models import find_base
+from tamis.models.licences import licence_of
 from tamis.models.model import Model, load_model
+from tamis.models.model_card import write_model_card
 from tamis.scorers.model_manifest import (
     find_model_manifest,
     read_model_manifest,
@@ -53,7 +55,7 @@ def finish(trainer: Trainer, history: History, work: Path, *, force: bool) -> Tr
     best = history.best() if job.selects and job.recipe.keep == "best" else None
     selected_step = best.step if best else history.step
     facts = _facts(trainer, history, selected_step)
-    if trainer.accelerator.is_main_process:
+    if trainer.processes.is_main_process:
         with new_folder(job.out, force=force) as temporary_folder:
             shutil.copytree(
                 checkpoints.model_at(work, selected_step), temporary_folder, dirs_exist_ok=True
@@ -62,13 +64,15 @@ def finish(trainer: Trainer, history: History, work: Path, *, force: bool) -> Tr
             write_model_manifest(
                 temporary_folder, replace(manifest, scale=_scale(trainer, manifest.scale))
             )
+            licence = licence_of(find_base(job.base))
+            write_model_card(temporary_folder, name=job.out.name, licence=licence)
             (temporary_folder / HISTORY_FILE).write_text(json.dumps(asdict(history)), "utf-8")
             measure = job.validation.measure if job.validation else ""
             (temporary_folder / PLOT_FILE).write_text(
                 training_curves(history, measure, selected_step), "utf-8"
             )
         checkpoints.remove(work)
-    trainer.accelerator.wait_for_everyone()
+    trainer.processes.wait_for_everyone()
     return Trained(job.out, history, selected_step, facts)
 
 
@@ -85,9 +89,9 @@ def find_finished(job: Job, work: Path) -> Trained | None:
     trainer = Trainer.of(job, steps)
     if manifest.facts.get(PLAN_KEY) != checkpoints.digest_of(trainer.plan()):
         return None
-    if trainer.accelerator.is_main_process and work.exists():
+    if trainer.processes.is_main_process and work.exists():
         checkpoints.remove(work)
-    trainer.accelerator.wait_for_everyone()
+    trainer.processes.wait_for_everyone()
     history = checkpoints.history_in(job.out / HISTORY_FILE)
     return Trained(job.out, history, int(training_facts["selected_step"]), manifest.facts)
 
@@ -103,8 +107,9 @@ def _facts(trainer: Trainer, history: History, selected_step: int) -> dict[str, 
     base_manifest = find_model_manifest(find_base(job.base))
     chain = list(base_manifest.facts.get("chain", [])) if base_manifest else []
     labels = label_counts(job.examples)
-    step = {"base": str(job.base), "recipe": job.recipe.name, "examples": digest(job.examples),
-            "labels": labels}  # fmt: skip
+    base_name = trainer.model.manifest.base.name if trainer.model.manifest.base else None
+    step = {"base": str(job.base), "base_name": base_name, "recipe": job.recipe.name,
+            "examples": digest(job.examples), "labels": labels}  # fmt: skip
     facts: dict[str, Any] = {
         "chain": [*chain, step],
         "labels": labels,
@@ -120,14 +125,22 @@ def _facts(trainer: Trainer, history: History, selected_step: int) -> dict[str, 
             "texts": history.texts,
             "truncated_tokens": history.truncated_tokens,
             "minutes": round((history.seconds + history.checked) / 60, 2),
+            "runtime": trainer.runtime,
         },
         "versions": {name: version(name) for name in ("torch", "transformers", "numpy")}
         | {"tamis": __version__},
     }
     if job.validation:
         values = {str(check.step): round(check.value, 4) for check in history.checks}
-        facts["validation"] = {"measure": job.validation.measure, "by_step": values,
-                               "selects": job.selects and job.recipe.keep == "best"}  # fmt: skip
+        kept = [check for check in history.checks if check.step == selected_step]
+        interval = kept[0].interval if kept else None
+        facts["validation"] = {
+            "measure": job.validation.measure,
+            "by_step": values,
+            "selects": job.selects and job.recipe.keep == "best",
+            "queries": job.validation.examples.groups,
+            **({"interval": [round(bound, 4) for bound in interval]} if interval else {}),
+        }
     return facts
 
 

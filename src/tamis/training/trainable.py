@@ -10,24 +10,25 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.backends import fast
-from tamis.backends.protocols import KINDS, Kind
+from tamis.backends.choice import Runtime, choose_runtime
+from tamis.backends.memory import check_memory
+from tamis.backends.protocols import KINDS, Backend, Kind
 from tamis.backends.tokens import TokenIds
-from tamis.backends.weights import Tensor, load
+from tamis.backends.weights import Tensor
 from tamis.errors import InputError, require
 from tamis.models.base_models import find_base, model_packages
 from tamis.models.model_kinds import model_config
-from tamis.scorers.bi_encoder import BiEncoder, prompts_of
+from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
-from tamis.scorers.model_manifest import ModelManifest, documents_of, find_model_manifest
-from tamis.scorers.sbert_layout import encoder_layout
-from tamis.training._gradient import accumulate
-from tamis.training._init_weights import (
-    TrainingStart,
-    init_bi_encoder,
-    init_cross_encoder,
-    init_target_words,
+from tamis.scorers.model_manifest import ModelManifest, documents_of
+from tamis.scorers.sbert_layout import (
+    encoder_layout,
+    modules_of,
+    sbert_config,
+    transformer_folder,
 )
+from tamis.training._gradient import accumulate
+from tamis.training.precision import DEFAULT_PLACEMENT, Placement, Precision
 from tamis.types import Scorer
 from tamis.types.pipeline import Scale
 
@@ -49,14 +50,29 @@ class Tokenised:
 
 
 class Trainable(Protocol):
-    """A model being trained: a torch module whose parameters have their Hugging Face names."""
+    """A model being trained: its parameters have their Hugging Face names."""
 
     manifest: ModelManifest
     head_names: frozenset[str]
     """The parameters that take the head's learning rate."""
-    training: bool
     documents: EmbeddingCache | None
     """The embeddings of texts, where only the reading of queries is learnt."""
+
+    @property
+    def training(self) -> bool:
+        """Whether dropout is on."""
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether micro-batches may run side by side."""
+
+    @property
+    def backend(self) -> Backend:
+        """What runs it."""
+
+    @property
+    def precision(self) -> Precision:
+        """Where and how its forward is run."""
 
     def prepare(self, queries: Sequence[str], texts: Sequence[str]) -> list[Tokenised]:
         """The n-th query with the n-th text, as the scorer would read them."""
@@ -91,8 +107,8 @@ class Trainable(Protocol):
     def state_dict(self) -> dict[str, Tensor]:
         """The weights by name."""
 
-    def load_state_dict(self, weights: Mapping[str, Tensor]) -> Any:
-        """Take these weights."""
+    def restore(self, folder: Path) -> None:
+        """Take the weights of a folder that `save` wrote."""
 
 
 def open_trainable(
@@ -112,6 +128,8 @@ def open_trainable(
     seed: int = 0,
     embedding_cache: EmbeddingCache | None = None,
     threads: int | None = None,
+    placement: Placement = DEFAULT_PLACEMENT,
+    device: str | None = None,
 ) -> Trainable:
     """A model to train, started from a folder, an installed package or a hub id.
 
@@ -120,6 +138,10 @@ def open_trainable(
     dense layers of a cross-encoder, the two words' rows of a language model's output. With
     `random_weights` everything is. With `fixed_documents` a bi-encoder learns to read queries only:
     texts keep the embeddings of the base, from `embedding_cache` or made on so many `threads`.
+
+    Our own forward learns where it has the architecture, on a CPU in float32; else, and where
+    `placement` says so, that of transformers. `device` is that of this process where there are
+    several.
     """
     require("torch", *model_packages(base))
     if dropout is not None and not 0 <= dropout < 1:
@@ -129,66 +151,78 @@ def open_trainable(
             f"cannot truncate the documents of a {scorer} at {document_tokens} tokens",
             hint="say 1 or more, and only for a cross-encoder",
         )
-    folder = find_base(base)
+    if scorer not in KINDS:
+        raise InputError(f"tamis does not train a {scorer}", hint=f"it trains {', '.join(KINDS)}")
+    if scorer == "bi-encoder" and fresh_head:
+        raise InputError("a bi-encoder has no head", hint="leave fresh_head out")
+    folder = find_base(base, trust_remote_code=placement.trust_remote_code)
     if reason := why_not_trained(folder, scorer):
         raise InputError(
-            f"{folder} is {reason}, which tamis does not train yet",
+            f"{folder} is {reason}, which tamis does not train",
             hint="use it as it is, or train a base such as all-MiniLM-L6-v2",
         )
-    loaded = load(folder)
-    start = TrainingStart(loaded, dropout, document_tokens, fresh_head, random_weights, seed)
-    from tamis.training._modules import (
-        BiEncoderModule,
-        CrossEncoderModule,
-        QueryEncoderModule,
-        Seq2SeqModule,
-    )
-
-    if scorer == "cross-encoder":
-        return CrossEncoderModule(init_cross_encoder(start, outputs, max_length))
     if scorer == "bi-encoder":
-        if fresh_head:
-            raise InputError("a bi-encoder has no head", hint="leave fresh_head out")
-        initial = init_bi_encoder(start, max_length)
-        documents = documents_of(loaded.folder)
-        if fixed_documents and random_weights:
-            raise InputError(
-                "random weights cannot learn to read queries for documents that others encode",
-                hint="leave fixed_documents out, or the random weights",
-            )
-        if fixed_documents:
-            cache = embedding_cache or EmbeddingCache(BiEncoder.open(documents, threads=threads))
-            return QueryEncoderModule(initial, documents, cache)
-        if documents != loaded.folder:
-            raise InputError(
-                f"{loaded.folder} only learnt to read queries and leaves documents to another "
-                "model: training both would break what it learnt",
-                hint="train it by the recipe query-encoder, or begin with its base",
-            )
-        return BiEncoderModule(initial)
+        _check_sides(folder, fixed_documents, random_weights)
+    runtime = training_runtime(folder, scorer, placement, device)
+    check_memory(transformer_folder(folder), "float32", runtime.device, training=True)
+    from tamis.training._openings import Opening
+
+    opening = Opening(
+        folder, scorer, runtime, placement.gradient_checkpointing, dropout, fresh_head,
+        random_weights, seed,
+    )  # fmt: skip
+    if scorer == "cross-encoder":
+        return opening.cross_encoder(outputs, max_length, document_tokens)
     if scorer == "target-words":
-        return Seq2SeqModule(init_target_words(start, words, template, max_length), vocabulary)
-    raise InputError(f"tamis does not train a {scorer}", hint=f"it trains {', '.join(KINDS)}")
+        return opening.target_words(words, template, max_length, vocabulary)
+    if not fixed_documents:
+        return opening.bi_encoder(max_length)
+    if embedding_cache is None:
+        encoder = BiEncoder.open(
+            documents_of(folder), threads=threads, device=runtime.device, dtype="float32",
+            trust_remote_code=placement.trust_remote_code,
+        )  # fmt: skip
+        embedding_cache = EmbeddingCache(encoder.documents or encoder)
+    return opening.query_encoder(max_length, documents_of(folder), embedding_cache)
+
+
+def training_runtime(
+    folder: Path, kind: Kind, placement: Placement, device: str | None = None
+) -> Runtime:
+    """What trains a base, where, and in which precision."""
+    place, dtype = placement.resolved(device)
+    backend = placement.backend or ("transformers" if placement.gradient_checkpointing else None)
+    return choose_runtime(
+        kind, model_config(folder), folder, backend, place, dtype, placement.trust_remote_code
+    )
 
 
 def why_not_trained(folder: Path, kind: Kind) -> str:
-    """Why training would run this base otherwise than scoring does; empty where it would not.
-
-    Training runs our own forwards alone; it reads texts without prompts, and of a bi-encoder pools
-    by the mean or the first token, with nothing but a normalisation after it.
-    """
-    config = model_config(folder)
-    if kind in KINDS and not fast.applies(kind, config):
-        return f"a {kind} of type {config.get('model_type')!r}"
+    """Why a base can be used but not trained; empty where it can be trained."""
+    is_cross_encoder = sbert_config(folder).get("model_type") == "CrossEncoder"
+    if kind == "cross-encoder" and is_cross_encoder and len(modules_of(folder)) > 1:
+        return "a cross-encoder whose score is made by modules after the transformer"
     if kind != "bi-encoder":
         return ""
-    if any(prompts_of(folder)):
-        return "a bi-encoder with prompts"
-    layout, manifest = encoder_layout(folder, "query"), find_model_manifest(folder)
-    pooling = manifest.pooling if manifest else layout.pooling
-    if layout.module_folders or layout.truncate_dim or pooling not in (None, "mean", "cls"):
-        return "a bi-encoder with this pooling, or layers after it"
+    asked, told = (encoder_layout(folder, task) for task in ("query", "document"))
+    if asked.parts != told.parts:
+        return "a bi-encoder that reads queries and documents by different modules"
     return ""
+
+
+def _check_sides(folder: Path, fixed_documents: bool, random_weights: bool) -> None:
+    """Refuse what cannot be learnt of queries and documents, each alone or both."""
+    if fixed_documents and random_weights:
+        raise InputError(
+            "random weights cannot learn to read queries for documents that others encode",
+            hint="leave fixed_documents out, or the random weights",
+        )
+    if not fixed_documents and documents_of(folder) != folder:
+        raise InputError(
+            f"{folder} only learnt to read queries and leaves documents to another "
+            "model: training both would break what it learnt",
+            hint="train it by the recipe query-encoder, or begin with its base",
+        )
 
 
 def relevance(manifest: ModelManifest, scores: Tensor) -> Tensor:

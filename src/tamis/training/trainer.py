@@ -6,6 +6,7 @@ process takes the same step; the first alone validates and writes.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -17,7 +18,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tamis.backends.batches import single_threaded_torch, usable_threads
+from tamis.backends.network import is_out_of_memory
 from tamis.errors import TrainingError, require
+from tamis.evaluation import t_interval
 from tamis.labels.example_texts import row_texts, texts_digest
 from tamis.labels.examples import Examples, digest
 from tamis.models.base_models import find_base, model_packages, sha256
@@ -29,6 +32,8 @@ from tamis.training import checkpoints
 from tamis.training.checkpoints import Check, History
 from tamis.training.divergence import find_divergence, has_collapsed
 from tamis.training.losses import LossFunction, loss_of
+from tamis.training.precision import DEFAULT_PLACEMENT, Placement
+from tamis.training.processes import Processes, broadcast, processes_for
 from tamis.training.recipe import Recipe
 from tamis.training.samplers import Batch, Epoch, batches, counts, targets
 from tamis.training.schedules import optimizer_of, parameter_groups, rate_at, set_rates
@@ -36,6 +41,7 @@ from tamis.training.trainable import Trainable, accumulate, open_trainable
 from tamis.training.validation import Validation, sample_rows
 from tamis.types import Pairs
 
+_log = logging.getLogger(__name__)
 MIN_VALIDATIONS = 5
 """Where the recipe does not say when to validate."""
 Result = TypeVar("Result")
@@ -57,6 +63,8 @@ class Job:
     """Whether only the shape of the base is taken, not what it has learnt."""
     embedding_cache: EmbeddingCache | None = None
     """Embeddings that the base gives to texts, where it only learns to read queries."""
+    placement: Placement = DEFAULT_PLACEMENT
+    """Where it is trained, and in which precision."""
 
     @property
     def selects(self) -> bool:
@@ -69,21 +77,23 @@ class Trainer:
     """A model being trained."""
 
     job: Job
-    accelerator: Any
+    processes: Processes
     model: Trainable
     optimizer: Any
     loss: LossFunction
     values: Any
     counts: dict[str, int]
     steps: int
+    budget: int = 0
+    """How many tokens go through the model at a time; fewer where the device lacks memory."""
     _epoch: tuple[int, Epoch | None] = (-1, None)
 
     @classmethod
     def of(cls, job: Job, steps: int | None = None) -> Trainer:
         """A trainer at its first step, of so many or as many as the recipe says."""
         recipe = job.recipe
-        gpu = require("torch", *model_packages(job.base)).cuda.is_available()
-        accelerator = require("accelerate").Accelerator(cpu=not gpu)
+        require("torch", *model_packages(job.base))
+        processes = processes_for(job.placement.device)
         model = open_trainable(
             job.base,
             scorer=recipe.scorer,
@@ -98,17 +108,18 @@ class Trainer:
             random_weights=job.random_weights,
             seed=recipe.seed,
             embedding_cache=job.embedding_cache,
-            threads=job.threads or max(1, usable_threads(None) // int(accelerator.num_processes)),
+            threads=job.threads or max(1, usable_threads(None) // int(processes.num_processes)),
+            placement=job.placement,
+            device=str(processes.device),
         )
         if model.documents:
             ids = job.examples.docs.take(np.unique(job.examples.doc))
             for stored in stored_texts(job.lookup, ids, model.documents):
                 model.documents.remember(*stored)
         values, example_counts = targets(job.examples, recipe.loss), counts(job.examples, recipe)
-        accelerator.prepare_model(model, device_placement=True, evaluation_mode=True)
         return cls(
             job,
-            accelerator,
+            processes,
             model,
             _optimizer(model, recipe),
             loss_of(recipe, model.manifest.word_ids),
@@ -116,6 +127,9 @@ class Trainer:
             example_counts,
             steps or recipe.total_steps(example_counts["steps"], example_counts["queries"]),
         )
+
+    def __post_init__(self) -> None:
+        self.budget = self.budget or self.full_budget
 
     @property
     def every(self) -> int:
@@ -131,7 +145,7 @@ class Trainer:
         return (
             available
             if self.job.threads
-            else max(1, available // int(self.accelerator.num_processes))
+            else max(1, available // int(self.processes.num_processes))
         )
 
     def plan(self) -> dict[str, Any]:
@@ -148,8 +162,18 @@ class Trainer:
             "documents": sha256(documents_of(find_base(job.base))),
             "random_weights": job.random_weights,
             "threads": self.threads,
-            "processes": int(self.accelerator.num_processes),
+            "processes": int(self.processes.num_processes),
+            **({} if self.model.backend == "fast" else {"runtime": self.runtime}),
         }
+
+    @property
+    def runtime(self) -> str:
+        """What runs the model, where and in which precision."""
+        precision = self.model.precision
+        runtime = f"{self.model.backend} on {precision.device} in {precision.dtype}"
+        if self.job.placement.gradient_checkpointing:
+            runtime += " with gradient checkpointing"
+        return runtime
 
     def learn(self, history: History, work: Path) -> None:
         """Take the next step; a loss that is no number, or that rises, ends the training."""
@@ -168,17 +192,16 @@ class Trainer:
 
     def advance(self, factor: float) -> bool:
         """Let the optimizer take a step at its rates times a factor, if there is one to take."""
-        torch = require("torch")
+        torch, precision = require("torch"), self.model.precision
         with single_threaded_torch(torch) if self.threads == 1 else nullcontext():
+            precision.unscale(self.optimizer)
             norm = torch.nn.utils.clip_grad_norm_(
                 self.model.parameters(), self.job.recipe.max_grad_norm or np.inf
             )
-            finite = bool(torch.isfinite(norm))
-            if finite:
-                set_rates(self.optimizer, factor)
-                self.optimizer.step()
+            set_rates(self.optimizer, factor)
+            can_go_on = precision.step(self.optimizer, is_finite=bool(torch.isfinite(norm)))
         self.optimizer.zero_grad(set_to_none=True)
-        return finite
+        return can_go_on
 
     def reset_optimizer(self) -> None:
         """Begin with a new optimizer, as if no step had been taken."""
@@ -196,7 +219,7 @@ class Trainer:
     def gradient(self, batch: Batch, step: int) -> tuple[float, int]:
         """Add up the gradient of a batch; its summed loss, and how many texts were truncated."""
         torch, job = require("torch"), self.job
-        rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
+        rank, num_processes = self.processes.process_index, self.processes.num_processes
         torch.manual_seed(_seed(job.recipe.seed, step, rank))
         own_batch = batch[rank::num_processes]
         rows = np.concatenate(own_batch) if own_batch else np.zeros(0, np.int64)
@@ -206,19 +229,50 @@ class Trainer:
         instances = [prepared[a:b] for a, b in pairwise(bounds)]
         self.model.train()
         loss = 0.0
-        if own_batch:
-            loss = accumulate(
-                self.model,
-                instances,
-                [self.values[instance] for instance in own_batch],
-                self.loss,
-                num_instances=len(batch),
-                budget=job.recipe.micro_batch_tokens,
-                threads=self.threads,
-            )
+        while own_batch:
+            try:
+                loss = accumulate(
+                    self.model,
+                    instances,
+                    [self.values[instance] for instance in own_batch],
+                    self.loss,
+                    num_instances=len(batch),
+                    budget=self.budget,
+                    threads=self.threads,
+                    loss_scale=self.model.precision.loss_scale,
+                )
+                break
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+            self._halve(max(sum(map(len, instance)) for instance in instances))
+            torch.manual_seed(_seed(job.recipe.seed, step, rank))
         return (
             self._reduce(loss, truncated_tokens) if num_processes > 1 else (loss, truncated_tokens)
         )
+
+    def _halve(self, largest: int) -> None:
+        """Let half as many tokens go through the model at a time, after its device had too little
+        memory for them; `largest` are those of an instance, which is not divided.
+        """
+        device = self.model.precision.device
+        if self.budget < largest:
+            raise TrainingError(
+                f"an instance of {largest} tokens does not fit into the memory of {device}",
+                hint="--gradient-checkpointing, or a smaller max_length or list_size",
+            )
+        if self.budget == self.full_budget:
+            _log.warning("%s is out of memory: fewer texts are run at a time", device)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.budget //= 2
+        if device.startswith("cuda"):
+            require("torch").cuda.empty_cache()
+
+    @property
+    def full_budget(self) -> int:
+        """How many tokens go through the model at a time where its device has room for them."""
+        on_cpu = self.model.precision.device == "cpu"
+        return self.job.recipe.micro_batch_tokens * (1 if on_cpu else GPU_FACTOR)
 
     def _reduce(self, loss: float, truncated_tokens: int) -> tuple[float, int]:
         """The same of all processes, after their gradients were added."""
@@ -226,28 +280,31 @@ class Trainer:
         for parameter in self.model.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            parameter.grad = self.accelerator.reduce(parameter.grad, "sum")
+            parameter.grad = self.processes.reduce(parameter.grad, "sum")
         both = torch.tensor(
-            [loss, truncated_tokens], dtype=torch.float64, device=self.accelerator.device
+            [loss, truncated_tokens], dtype=torch.float64, device=self.processes.device
         )
-        total, truncated_tokens = self.accelerator.reduce(both, "sum").tolist()
+        total, truncated_tokens = self.processes.reduce(both, "sum").tolist()
         return total, int(truncated_tokens)
 
     def check(self, history: History, work: Path, *, validate: bool = True) -> None:
         """Validate the model and keep it; one that gives all texts the same score is refused."""
         began = time.monotonic()
-        value, same = self.on_main_process(
+        value, interval, same = self.on_main_process(
             lambda: self._validate(self.job.validation if validate else None)
         )
         if value is not None:
-            history.checks.append(Check(history.step, value))
+            history.checks.append(Check(history.step, value, interval))
         if same and history.step:
             raise self._training_error("all texts of a query have the same score", work)
         self.keep(history, work)
         history.checked += time.monotonic() - began
 
-    def _validate(self, validation: Validation | None) -> tuple[float | None, bool]:
-        """The measure on the validation examples, and whether all their scores are the same.
+    def _validate(
+        self, validation: Validation | None
+    ) -> tuple[float | None, tuple[float, float] | None, bool]:
+        """The measure on the validation examples, its interval, and whether all their scores are
+        the same.
 
         Without such examples there is no measure, and some that were learnt from are scored.
         """
@@ -257,7 +314,12 @@ class Trainer:
         )
         scores = self.scores(scored_examples)
         same = has_collapsed(scores, scored_examples.offsets)
-        return (validation.value(scores) if validation else None), same
+        if validation is None:
+            return None, None, same
+        values = validation.values(scores)
+        interval = t_interval(values) if len(values) > 1 else None
+        bounds = None if interval is None else (interval.low, interval.high)
+        return float(values.mean()), bounds, same
 
     def scores(self, examples: Examples) -> Any:
         """The scores of all rows of some examples by the model as it is now."""
@@ -281,11 +343,9 @@ class Trainer:
         saved_steps = checkpoints.steps(work)
         if not saved_steps:
             return History()
-        load = require("safetensors.torch").load_file
-        self.model.load_state_dict(
-            load(checkpoints.model_at(work, saved_steps[-1]) / "model.safetensors")
-        )
+        self.model.restore(checkpoints.model_at(work, saved_steps[-1]))
         checkpoints.load_optimizer(work, saved_steps[-1], self.optimizer)
+        self.model.precision.restore(checkpoints.read_loss_scale(work, saved_steps[-1]))
         return checkpoints.read_history(work, saved_steps[-1])
 
     def is_patience_over(self, history: History) -> bool:
@@ -303,10 +363,9 @@ class Trainer:
 
     def on_main_process(self, work: Callable[[], Result]) -> Result:
         """The result of the first process, sent to all."""
-        if self.accelerator.num_processes == 1:
+        if self.processes.num_processes == 1:
             return work()
-        broadcast = require("accelerate.utils").broadcast_object_list
-        results: list[Any] = [work() if self.accelerator.is_main_process else None]
+        results = [work() if self.processes.is_main_process else None]
         return broadcast(results)[0]  # type: ignore[no-any-return]
 
     def _training_error(self, problem: str, work: Path) -> TrainingError:
@@ -319,6 +378,8 @@ class Trainer:
 
 
 ROWS_PER_BATCH = 4096
+GPU_FACTOR = 16
+"""How many times as many tokens go through a model on a GPU at a time as on a CPU."""
 LOSS_AVERAGE_STEPS = 20
 
 

@@ -55,10 +55,15 @@ class Validation:
 
     def value(self, scores: NDArray[np.float32]) -> float:
         """The mean measure when rows are ranked by these scores."""
+        return float(self.values(scores).mean())
+
+    def values(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The measure of every query when rows are ranked by these scores."""
         rows, groups = _names(self.examples)
         offsets = self.examples.offsets
         run = Run(Queries(groups), rows, offsets, _numbered(len(scores)), scores)
-        return evaluate(self.qrels, {"model": run}, [self.measure]).mean("model", self.measure)
+        evaluation = evaluate(self.qrels, {"model": run}, [self.measure])
+        return evaluation.values("model", self.measure)
 
 
 def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples | None]:

@@ -16,7 +16,6 @@ from tamis.fitting.plan import EXPORT_SECONDS, MIN_QUERIES, Budget, DataSizes, S
 from tamis.fitting.query_encoder_export import describe_export, export_query_encoder
 from tamis.fitting.system import Retriever
 from tamis.models.encoders import find_encoder
-from tamis.models.folder import open_scorer, torch_backend
 from tamis.pages.text_format import p_text
 from tamis.pipeline.document_lookup import IndexLookup
 from tamis.pipeline.hybrid import lexical_dense_hybrid
@@ -66,9 +65,9 @@ class HybridKind(Retriever):
     def prepare(self, fit: FitInputs) -> Spec:
         """Encode the documents, unless they are encoded."""
         assert fit.base is not None
-        base, threads = fit.base.folder, fit.request.threads
+        base = fit.base.folder
         if not fit.index.snapshot.embeddings:
-            encoder = cast(Encoder, open_scorer(base, threads=threads, backend=torch_backend(base)))
+            encoder = cast(Encoder, fit.open_model(base))
             with fit.work.timed(self.timing("encode")):
                 _, model = find_encoder(str(fit.request.base))
                 with fit.embeddings.on_disk(encoder) or nullcontext(encoder) as documents_encoder:
@@ -85,7 +84,8 @@ class HybridKind(Retriever):
                     counted(counts["truncated_tokens"], "token"),
                 )
         export_query_encoder(fit, base)
-        encoder = cast(Encoder, Opening(threads=threads).scorer(fit.scorer_spec(base)))
+        opening = Opening(threads=fit.request.threads, device=fit.request.device)
+        encoder = cast(Encoder, opening.scorer(fit.scorer_spec(base)))
         words = default_source(fit.index, "bm25", rm3=False)
         return lexical_dense_hybrid(words, fit.index.dense(encoder)).spec()
 
