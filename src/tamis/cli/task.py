@@ -1,0 +1,16 @@
+"""`tamis task`: rankings judged by what a question needs of them."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    help="Rank sentences and facts for questions: evidence selection, multiple choice.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def task() -> None:
+    """Rank sentences and facts for questions: evidence selection, multiple choice."""
