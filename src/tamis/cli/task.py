@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from tamis.cli.task_choice import choice, choice_train
+
 app = typer.Typer(
     help="Rank sentences and facts for questions: evidence selection, multiple choice.",
     rich_markup_mode="rich",
@@ -14,3 +16,7 @@ app = typer.Typer(
 @app.callback()
 def task() -> None:
     """Rank sentences and facts for questions: evidence selection, multiple choice."""
+
+
+app.command("choice")(choice)
+app.command("choice-train")(choice_train)
