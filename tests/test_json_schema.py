@@ -21,6 +21,10 @@ DOCS = [
     ("d3", "Flour", "Flour passes the sieve; grain does not. It is stored in paper sacks."),
     ("d4", "Whisk", "A whisk beats air into cream. Its loops are made of steel wire."),
 ]
+QUESTION = (
+    '{"id": "q1", "question": "What sorts grain?", "choices": ["drum sieve", "nets"], '
+    '"answer": "A", "explanation": ["d1"]}\n'
+)
 QUERIES = [
     ("q1", "sieve for grain"),
     ("q2", "nets for fish"),
@@ -71,6 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "qrels.txt").write_text(QRELS)
     (folder / "a.trec").write_text(RUN)
     (folder / "b.trec").write_text(OTHER_RUN)
+    (folder / "questions.jsonl").write_text(QUESTION)
     (folder / "log.txt").write_text("drum sieve\nfish\n")
     (folder / "table.tsv").write_text("1\t7\tsieve\tSieves sort.\t1\n1\t9\tsieve\tDrums.\t0\n")
     with pytest.MonkeyPatch.context() as patch:
@@ -120,6 +125,7 @@ CALLS = [
         "--queries docs/queries.jsonl --fusion-weight 0.5",
         "tamis.rerank",
     ),
+    Call("task choice questions.jsonl -c docs --model bm25 --evidence 3", "tamis.task_choice"),
     Call("fit docs -o other.sieve --base none --dry-run", "tamis.plan"),
 ]
 

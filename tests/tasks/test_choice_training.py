@@ -12,10 +12,12 @@ import pytest
 from tamis.cli.app import run
 from tamis.errors import InputError
 from tamis.labels.examples import TEST_HASHES, Examples
+from tamis.search import Index
 from tamis.tasks.choice_questions import Choice, ChoiceQueries, Question
 from tamis.tasks.choice_training import (
     draw_questions,
     gold_examples,
+    label_choices,
     mark_test,
     score_examples,
     without_test,
@@ -26,7 +28,7 @@ from tamis.training.losses import POSITIVE_TARGET
 from tamis.training.recipes import resolve
 from tamis.training.samplers import targets
 from tamis.training.trainer import Job
-from tamis.types import Run
+from tamis.types import Document, Run
 
 ABC = (Choice("A", "drum"), Choice("B", "sieve"), Choice("C", "net"))
 FIRST = Question("q1", "What sorts grain?", ABC, "B")
@@ -106,6 +108,16 @@ def test_examples_carry_the_hashes_of_test_queries() -> None:
     examples = mark_test(gold_examples(ChoiceQueries.of([FIRST, SECOND]), SCORED), [SECOND])
     assert query_hash("What catches fish? net") in examples.facts[TEST_HASHES]
     assert len(examples.facts[TEST_HASHES]) == 3
+
+
+def test_every_kind_of_label_has_the_same_facts_and_the_hashes(tmp_path: Path) -> None:
+    facts = [Document("f1", "a sieve sorts grain"), Document("f2", "a net catches fish")]
+    index = Index.build(facts, tmp_path / "index")
+    scores, gold = label_choices([FIRST], index, ["bm25", "gold"], {"bm25": None}, 2, test=[SECOND])
+    assert scores.docs.take(scores.doc) == gold.docs.take(gold.doc)
+    assert len(scores) == len(gold) > 0
+    for examples in (scores, gold):
+        assert query_hash("What catches fish? net") in examples.facts[TEST_HASHES]
 
 
 def test_a_sample_is_drawn_by_its_seed_alone() -> None:

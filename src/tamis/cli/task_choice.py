@@ -113,7 +113,7 @@ def choice(
     if evidence and result.evidence is None:
         say("note: no question has an explanation: there is no evidence to measure")
     if json:
-        show_json("choice", result.to_json())
+        show_json("task_choice", result.to_json())
         return
     _show(result)
 
@@ -194,7 +194,7 @@ def choice_train(
             max_time=max_time, threads=threads, resume=resume, force=force,
         )  # fmt: skip
     facts = {"questions": example_sets[0].facts["questions"], **training_facts(trained)}
-    show_json("choice-train", facts) if json else show_facts(facts)
+    show_json("task_choice_train", facts) if json else show_facts(facts)
 
 
 def _label(
