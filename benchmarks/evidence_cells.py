@@ -89,6 +89,7 @@ class Study:
         for teacher in TEACHERS:
             for form in QUERY_FORMS:
                 yield f"{teacher}.{form}", lambda t=teacher, f=form: self._baseline(t, f)
+        yield "scores.bm25.0", lambda: self._scores("bm25", 0)
         for seed in range(self.settings.seeds):
             for arm in ARMS:
                 if arm != "gold":

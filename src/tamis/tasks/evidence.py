@@ -7,6 +7,7 @@ tuned on one split means the same on another. No question, answer or judgement i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tamis.collection.runs import write_run
+from tamis.durable import new_folder
 from tamis.errors import InputError
 from tamis.labels.weak import LUCENE_BM25
 from tamis.models.model_lookup import ALIGNMENT, open_ranker
@@ -44,6 +47,8 @@ class Evidence:
     """All sentences of each question's paragraph, best first."""
     selected: Run
     values: EvidenceValues
+    first_is_relevant: tuple[bool, ...]
+    """Of each question, in the order of their ids."""
     truncated: int
     """How many pairs were truncated to fit the model."""
 
@@ -51,6 +56,11 @@ class Evidence:
     def measures(self) -> EvidenceMeasures:
         """Means over questions."""
         return self.values.summary()
+
+    @property
+    def first_relevant(self) -> float:
+        """P@1: the share of questions whose first sentence is judged relevant."""
+        return float(np.mean(self.first_is_relevant))
 
 
 @contextmanager
@@ -144,18 +154,19 @@ def select_evidence(
     """Rank and select for the questions of a split, by a rule tuned on another split."""
     if split == tune_split:
         raise InputError(
-            f"a rule tuned on {split!r} cannot be tested on it", hint="name another split to tune on"
+            f"a rule tuned on {split!r} cannot be tested on it",
+            hint="name another split to tune on",
         )
     tuning_run, _ = rank_sentences(data, data.questions_of(tune_split), scorer, query, combine)
     tuned = tune_rule(tuning_run, data.relevant(tune_split))
     questions = data.questions_of(split)
     run, truncated = rank_sentences(data, questions, scorer, query, combine)
     selected = tuned.rule.select(run)
-    values = evidence_values(sentences_by_question(selected), data.relevant(split), {
-        question.id: sum(answer.correct is True for answer in question.answers)
-        for question in questions
-    })  # fmt: skip
-    return Evidence(query, tuned, run, selected, values, truncated)
+    relevant = data.relevant(split)
+    correct = {q.id: sum(answer.correct is True for answer in q.answers) for q in questions}
+    values = evidence_values(sentences_by_question(selected), relevant, correct)
+    first = tuple(run[question].ids[0] in relevant[question] for question in values.questions)
+    return Evidence(query, tuned, run, selected, values, first, truncated)
 
 
 def sentences_by_question(run: Run) -> dict[str, frozenset[str]]:
@@ -181,3 +192,36 @@ def choose_splits(
             hint="name one to test and another to tune on: --split, --tune-split",
         )
     return tested, tune_split or others[0]
+
+
+def evidence_record(evidence: Evidence) -> dict[str, Any]:
+    """Plain JSON of a system: its rule and its measures."""
+    rule, measures = evidence.tuned.rule, evidence.measures
+    return {
+        "query": evidence.query,
+        "rule": {"kind": rule.kind, "value": rule.value},
+        "tuned_f1": evidence.tuned.f1,
+        "tuned_questions": evidence.tuned.questions,
+        "questions": measures.questions,
+        "selected": measures.selected,
+        "precision": measures.precision,
+        "recall": measures.recall,
+        "f1": measures.f1,
+        "first_relevant": evidence.first_relevant,
+        "autorocc": {
+            "precision": measures.autorocc_precision,
+            "recall": measures.autorocc_recall,
+            "f1": measures.autorocc_f1,
+        },
+        "truncated_pairs": evidence.truncated,
+    }
+
+
+def write_evidence(
+    evidence: Evidence, record: dict[str, Any], folder: Path, *, force: bool = False
+) -> None:
+    """Write a folder: `ranking.trec`, `selected.trec` and `evidence.json`."""
+    with new_folder(folder, force=force) as unfinished:
+        write_run(evidence.run, unfinished / "ranking.trec")
+        write_run(evidence.selected, unfinished / "selected.trec")
+        (unfinished / "evidence.json").write_text(json.dumps(record, indent=2), "utf-8")

@@ -30,6 +30,18 @@ PARAGRAPH, POSITION, ANSWERS = "paragraph", "position", "answers"
 ANSWERS_HINT = '"answers": [{"text": "…", "correct": true}, …]'
 
 
+def query_form(text: str) -> QueryForm:
+    """A form of query by its name.
+
+    >>> query_form("question+answers")
+    'question+answers'
+    """
+    for form in QUERY_FORMS:
+        if text == form:
+            return form
+    raise InputError(f"there is no query {text!r}", hint=f"queries: {', '.join(QUERY_FORMS)}")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A candidate answer; `correct` is None where that is not known."""
@@ -50,7 +62,7 @@ class Question:
     def query_texts(self, form: QueryForm) -> list[str]:
         """What is asked: one text, or one for each answer.
 
-        >>> question = Question("q", "Who sieves?", "p", (Answer("Ada", True), Answer("Bob", False)))
+        >>> question = Question("q", "Who sieves?", "p", (Answer("Ada", True), Answer("Bob")))
         >>> question.query_texts("question+answer")
         ['Who sieves? Ada', 'Who sieves? Bob']
         >>> question.query_texts("question+answers")
@@ -60,7 +72,8 @@ class Question:
             return [self.text]
         if not self.answers:
             raise InputError(
-                f"question {self.id!r} has no answers", hint="use the question alone: --query question"
+                f"question {self.id!r} has no answers",
+                hint="use the question alone: --query question",
             )
         answers = [answer.text for answer in self.answers]
         if form == "question+answers":
@@ -188,16 +201,16 @@ def _paragraphs(sentences: Mapping[str, Document], files: _Files) -> dict[str, t
     for number, document in enumerate(sentences.values()):
         paragraph = document.fields.get(PARAGRAPH, "")
         if not paragraph:
-            hint = 'every sentence names its paragraph: {"_id": "s1", "text": "…", "paragraph": "p1"}'
+            hint = (
+                'every sentence names its paragraph: {"_id": "s1", "text": "…", "paragraph": "p1"}'
+            )
             raise files.error(CORPUS, document.id, "has no field 'paragraph'", hint)
         try:
             position = float(document.fields.get(POSITION, number))
         except ValueError:
             found = document.fields[POSITION]
             hint = "a position is a number, counted from 0"
-            raise files.error(
-                CORPUS, document.id, f"has the position {found!r}", hint
-            ) from None
+            raise files.error(CORPUS, document.id, f"has the position {found!r}", hint) from None
         placed.setdefault(paragraph, []).append((position, number, document.id))
     return {name: tuple(entry[-1] for entry in sorted(rows)) for name, rows in placed.items()}
 
@@ -209,7 +222,7 @@ def _question(query: Query, paragraphs: Mapping[str, Any], files: _Files) -> Que
         hint = f"every question names the paragraph of some sentences in {CORPUS}"
         raise files.error(QUERIES, query.id, problem, hint)
     try:
-        answers = tuple(map(_answer, json.loads(query.fields.get(ANSWERS, "[]"))))
+        answers = tuple(map(_answer, json.loads(query.fields.get(ANSWERS) or "[]")))
     except (TypeError, KeyError, ValueError):
         raise files.error(
             QUERIES, query.id, "has answers that cannot be read", ANSWERS_HINT

@@ -82,7 +82,9 @@ def tune_rule(run: Run, relevant: Mapping[str, Set[str]]) -> Tuned:
     Tuned(rule=Rule(kind='scaled', value=0.05), f1=1.0, questions=2)
     """
     if not len(run):
-        raise InputError("no questions to tune a threshold on", hint="name another split to tune on")
+        raise InputError(
+            "no questions to tune a threshold on", hint="name another split to tune on"
+        )
     names = run.docs.take(run.doc)
     question = np.repeat(np.arange(len(run)), run.sizes())
     wanted = [relevant[name] for name in run.queries.ids]
