@@ -315,4 +315,4 @@ def test_multirc_itself() -> None:
     assert len(read.paragraphs) == 83 + 456 and len(read.sentences) == 1182 + 6574
     question = read.questions["Fiction-stories-masc-A_Wasted_Day-11.txt==0"]
     assert question.text == "What did the judge tell Mr. Thorndike about the law?"
-    assert len(question.answers) == 7 and sum(a.correct is True for a in question.answers) == 4
+    assert len(question.answers) == 7 and sum(a.correct is True for a in question.answers) == 5

@@ -59,6 +59,11 @@ class Question:
     paragraph: str
     answers: tuple[Answer, ...] = ()
 
+    @property
+    def answer_ids(self) -> list[str]:
+        """An id for the question with each of its answers."""
+        return [f"{self.id}+{number}" for number in range(len(self.answers))]
+
     def query_texts(self, form: QueryForm) -> list[str]:
         """What is asked: one text, or one for each answer.
 

@@ -13,23 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import InputError
+from tamis.tasks.multirc_measures import f1_of
 
 Values = NDArray[np.float64]
-
-
-def f1(precision: float, recall: float) -> float:
-    """The harmonic mean; 0 where both are 0.
-
-    >>> f1(0.5, 1.0), f1(0.0, 0.0)
-    (0.6666666666666666, 0.0)
-    """
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def autorocc_f1(precision: float, recall: float) -> float:
     """F1 as the code of AutoROCC divides: by 1 where P + R is less, which is too low then.
 
-    >>> autorocc_f1(0.75, 0.75), autorocc_f1(0.25, 0.5), f1(0.25, 0.5)
+    >>> autorocc_f1(0.75, 0.75), autorocc_f1(0.25, 0.5), f1_of(0.25, 0.5)
     (0.75, 0.25, 0.3333333333333333)
     """
     return 2 * precision * recall / max(1.0, precision + recall)
@@ -57,7 +49,7 @@ class EvidenceValues:
         return EvidenceMeasures(
             precision,
             recall,
-            f1(precision, recall),
+            f1_of(precision, recall),
             theirs[0],
             theirs[1],
             autorocc_f1(theirs[0], theirs[1]),

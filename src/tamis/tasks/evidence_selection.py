@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.labels.weak import MAX_WEAK_LABEL, scale_scores
-from tamis.tasks.evidence_measures import f1
+from tamis.tasks.multirc_measures import f1_of
 from tamis.types import Run
 
 RuleKind = Literal["top", "scaled", "score"]
@@ -95,7 +95,7 @@ def tune_rule(run: Run, relevant: Mapping[str, Set[str]]) -> Tuned:
         selected = rule.is_selected(run)
         hits = np.bincount(question, weights=selected & hit, minlength=len(run))
         counts = np.bincount(question, weights=selected, minlength=len(run))
-        value = f1(float((hits / np.maximum(1, counts)).mean()), float((hits / sizes).mean()))
+        value = f1_of(float((hits / np.maximum(1, counts)).mean()), float((hits / sizes).mean()))
         if best is None or value > best.f1:
             best = Tuned(rule, value, len(run))
     assert best is not None

@@ -44,9 +44,8 @@ def queries_of(questions: Sequence[Question], form: QueryForm) -> Queries:
     """
     queries = []
     for question in questions:
-        texts = question.query_texts(form)
-        for number, text in enumerate(texts):
-            name = question.id if form != "question+answer" else f"{question.id}+{number}"
+        names = question.answer_ids if form == "question+answer" else [question.id]
+        for name, text in zip(names, question.query_texts(form), strict=True):
             queries.append(Query(name, text, {QUESTION: question.id}))
     return Queries.of(queries)
 
@@ -97,17 +96,25 @@ def training_inputs(
     """
     if split in tested or is_test(split):
         raise InputError(f"{split!r} is tested on", hint="learn from another split")
-    held_out = {name for name in data.qrels if is_test(name)} | {*tested}
-    questions = {name: data.questions_of(name) for name in held_out}
+    queries, qrels = held_out_queries(data, form, tested)
+    return open_inputs(list(data.sentences.values()), queries=queries, qrels=qrels)
+
+
+def held_out_queries(
+    data: EvidenceData, form: QueryForm, tested: Sequence[str]
+) -> tuple[Queries, dict[str, Qrels]]:
+    """The queries of tested splits, and judgements that say they are held out."""
+    questions = {
+        name: data.questions_of(name) for name in data.qrels if is_test(name) or name in tested
+    }
     listed = {question.id: question for some in questions.values() for question in some}
-    queries = queries_of(list(listed.values()), form)
     qrels = {
         name if is_test(name) else f"{name} (test)": Qrels.from_dict(
             {query.id: {} for query in queries_of(some, form)}
         )
         for name, some in questions.items()
     }
-    return open_inputs(list(data.sentences.values()), queries=queries, qrels=qrels)
+    return queries_of(list(listed.values()), form), qrels
 
 
 def train_selector(
