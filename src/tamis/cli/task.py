@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tamis.cli.task_choice import choice, choice_train
+from tamis.cli.task_evidence import evidence
 
 app = typer.Typer(
     help="Rank sentences and facts for questions: evidence selection, multiple choice.",
@@ -18,5 +19,6 @@ def task() -> None:
     """Rank sentences and facts for questions: evidence selection, multiple choice."""
 
 
+app.command("evidence")(evidence)
 app.command("choice")(choice)
 app.command("choice-train")(choice_train)
