@@ -268,6 +268,8 @@ def _open_index(collection: str, read: ReadOptions) -> Iterator[Index]:
 
 
 def _show(result: ChoiceResult) -> None:
+    from tamis.collection.loss_notes import counted
+
     facts: dict[str, Any] = result.to_json()
     table = plain_table()
     for head in ("questions", "", "accuracy", "guessing"):
@@ -277,8 +279,9 @@ def _show(result: ChoiceResult) -> None:
     show(f"{result.model}, {result.facts_per_choice} facts per choice", table)
     if result.evidence is not None:
         show(
-            f"evidence: AP {result.evidence.value:.4f} over {result.evidence.questions:,} "
-            f"questions, of BM25's first {result.evidence.depth} facts"
+            f"evidence: AP {result.evidence.value:.4f} over "
+            f"{counted(result.evidence.questions, 'question')}, of BM25's first "
+            f"{result.evidence.depth} facts"
         )
     for name in ("questions_with_equal_best_choices", "choices_without_facts"):
         if facts[name]:
