@@ -6,15 +6,17 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tamis.durable import new_file
+from tamis.errors import InputError
 from tamis.explain.attention import attention_shares
 from tamis.models.model import load_model
+from tamis.tasks.answer_classifier import answer_examples, answer_inputs, score_answers
 from tamis.tasks.evidence import (
     Evidence,
     open_selector,
@@ -36,6 +38,7 @@ from tamis.tasks.evidence_training import (
     train_selector,
     training_inputs,
 )
+from tamis.training.trainable import open_trainable
 
 Cell = dict[str, Any]
 TEACHERS = ("bm25", "alignment")
@@ -60,6 +63,9 @@ class StudySettings:
     gold_recipe: str = "infuse-gold-small"
     max_length: int = 128
     attention_pairs: int = 300
+    answer_questions: int = 400
+    """How many training questions the answer classifier learns from."""
+    answer_recipe: str = "docrank-small"
 
 
 class Study:
@@ -73,10 +79,14 @@ class Study:
         work.mkdir(parents=True, exist_ok=True)
 
     @cached_property
+    def all_data(self) -> EvidenceData:
+        """MultiRC with a fifth of the training paragraphs held out."""
+        return hold_out_paragraphs(read_evidence(self._multirc), TRAIN, 0.2, TUNE)
+
+    @cached_property
     def data(self) -> EvidenceData:
-        """MultiRC with a fifth of the training paragraphs held out, and sampled questions."""
-        data = hold_out_paragraphs(read_evidence(self._multirc), TRAIN, 0.2, TUNE)
-        data = sample_questions(data, TRAIN, self.settings.questions)
+        """The same with sampled training questions."""
+        data = sample_questions(self.all_data, TRAIN, self.settings.questions)
         return sample_questions(data, TUNE, self.settings.tune_questions)
 
     @property
@@ -88,17 +98,28 @@ class Study:
         """The cells in their order, each with what makes it."""
         for teacher in TEACHERS:
             for form in QUERY_FORMS:
-                yield f"{teacher}.{form}", lambda t=teacher, f=form: self._baseline(t, f)
-        yield "scores.bm25.0", lambda: self._scores("bm25", 0)
+                yield f"{teacher}.{form}", partial(self._baseline, teacher, form)
+        for form in QUERY_FORMS:
+            yield f"base.{form}", partial(self._base, form)
+        yield "scores.bm25.0", partial(self._scores, "bm25", 0)
         for seed in range(self.settings.seeds):
             for arm in ARMS:
                 if arm != "gold":
-                    yield f"scores.{arm}.{seed}", lambda a=arm, s=seed: self._scores(a, s)
-                yield f"arm.{arm}.{seed}", lambda a=arm, s=seed: self._arm(a, s)
+                    yield f"scores.{arm}.{seed}", partial(self._scores, arm, seed)
+                yield f"arm.{arm}.{seed}", partial(self._arm, arm, seed)
             if not seed:
                 yield "attention", self._attention
                 for teacher in TEACHERS:
-                    yield f"step1.{teacher}", lambda t=teacher: self._step1_test(t)
+                    yield f"step1.{teacher}", partial(self._step1_test, teacher)
+                yield "answers", self._answer_model
+                for row, name in self.answered.items():
+                    yield f"answers.{row}", partial(self._answers, name)
+
+    @property
+    def answered(self) -> dict[str, str]:
+        """The rows whose evidence answers are classified by, and the cells that selected it."""
+        arms = {f"arm.{arm}": f"arm.{arm}.0" for arm in ARMS}
+        return arms | {teacher: f"{teacher}.{self.settings.query}" for teacher in TEACHERS}
 
     def cell(self, name: str) -> Cell | None:
         """A cell that is done."""
@@ -134,6 +155,11 @@ class Study:
                 select_evidence(self.data, scorer, form, split=TEST, tune_split=TUNE)
             )
 
+    def _base(self, form: Any) -> Cell:
+        """The base as it is, which ranks by the cosine of two embeddings."""
+        scorer = load_model(self.models / self.settings.base, threads=self.threads).scorer
+        return _evidence_cell(select_evidence(self.data, scorer, form, split=TEST, tune_split=TUNE))
+
     def _train(self, name: str, examples: Any, base: Path, recipe: str, **settings: Any) -> Path:
         out = self.model_folder(name)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -153,16 +179,11 @@ class Study:
             theirs, _ = rank_sentences(self.data, tuning, scorer, settings.query)
         folder = self._train(
             f"scores.{teacher}.{seed}", examples, self.models / settings.base,
-            settings.scores_recipe, epochs=SCORE_EPOCHS, seed=seed, **self.tried_settings,
+            settings.scores_recipe, epochs=SCORE_EPOCHS, seed=seed,
         )  # fmt: skip
         ours, _ = self._rank(folder, tuning)
         check = check_against_teacher(ours, theirs, self.data.relevant(TUNE))
         return {"check": asdict(check), "rows": len(examples)}
-
-    @property
-    def tried_settings(self) -> dict[str, Any]:
-        """Settings of step 1 that were found on training paragraphs, over the recipe's."""
-        return {}
 
     def _arm(self, arm: str, seed: int) -> Cell:
         """Gold labels, on the base or on what step 1 made."""
@@ -190,13 +211,43 @@ class Study:
         scorer = load_model(folder, threads=self.threads).scorer
         return rank_sentences(self.data, questions, scorer, self.settings.query)
 
+    def _answer_model(self) -> Cell:
+        """The classifier of answers, from judged evidence, and the threshold it has with that."""
+        data = sample_questions(self.all_data, TRAIN, self.settings.answer_questions)
+        questions = data.questions_of(TRAIN)
+        examples = answer_examples(questions)
+        out = self.model_folder("answers")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        train_selector(
+            examples, answer_inputs(data, questions, data.relevant(TRAIN), [TEST, TUNE]),
+            base=self.models / self.settings.base, recipe=self.settings.answer_recipe, out=out,
+            threads=self.threads, resume=True, keep="last",
+        )  # fmt: skip
+        scorer = load_model(out, threads=self.threads).scorer
+        tuning = self.data.questions_of(TUNE)
+        scores = score_answers(self.data, tuning, scorer, self.data.relevant(TUNE))
+        return {"threshold": asdict(scores.threshold()), "rows": len(examples)}
+
+    def _answers(self, name: str) -> Cell:
+        """Answers of the test set by what a cell selected."""
+        model, selection = self.cell("answers"), self.cell(name)
+        if model is None or selection is None:
+            raise InputError(f"answers by {name} need the cells 'answers' and {name!r}")
+        scorer = load_model(self.model_folder("answers"), threads=self.threads).scorer
+        selected = {question: {*names} for question, names in selection["selected"].items()}
+        scores = score_answers(self.data, self.data.questions_of(TEST), scorer, selected)
+        return {"measures": scores.measures(model["threshold"]["value"])}
+
     def _attention(self) -> Cell:
         """Shares of attention to matched words, on pairs of question and needed sentence."""
         pairs = self.attention_pairs()
         names = {"gold": "arm.gold.0"}
         names |= {f"{teacher} scores": f"scores.{teacher}.0" for teacher in TEACHERS}
         names |= {f"{teacher}, gold": f"arm.{teacher}.0" for teacher in TEACHERS}
-        shares = {}
+        untrained = open_trainable(
+            self.models / self.settings.base, outputs=1, max_length=self.settings.max_length
+        ).scorer(threads=self.threads)
+        shares = {"untrained": asdict(attention_shares(untrained, pairs))}
         for label, name in names.items():
             scorer = load_model(self.model_folder(name), threads=self.threads).scorer
             shares[label] = asdict(attention_shares(scorer, pairs))

@@ -103,7 +103,7 @@ def evidence(
         "combine": combine, "systems": [evidence_record(row) for row in rows],
     }  # fmt: skip
     if json:
-        show_json("task_evidence", record)
+        show_json("evidence", record)
     else:
         show(_evidence_table(rows, f"{read.name}, {tested}: {model}"))
     for row in rows:
