@@ -21,6 +21,10 @@ DOCS = [
     ("d3", "Flour", "Flour passes the sieve; grain does not. It is stored in paper sacks."),
     ("d4", "Whisk", "A whisk beats air into cream. Its loops are made of steel wire."),
 ]
+QUESTION = (
+    '{"id": "q1", "question": "What sorts grain?", "choices": ["drum sieve", "nets"], '
+    '"answer": "A", "explanation": ["d1"]}\n'
+)
 QUERIES = [
     ("q1", "sieve for grain"),
     ("q2", "nets for fish"),
@@ -71,7 +75,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "qrels.txt").write_text(QRELS)
     (folder / "a.trec").write_text(RUN)
     (folder / "b.trec").write_text(OTHER_RUN)
+    (folder / "questions.jsonl").write_text(QUESTION)
     (folder / "log.txt").write_text("drum sieve\nfish\n")
+    write_evidence(folder / "evidence")
     (folder / "table.tsv").write_text("1\t7\tsieve\tSieves sort.\t1\n1\t9\tsieve\tDrums.\t0\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -79,6 +85,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert run(["label", "pseudo", "-c", "index", "--queries", "log.txt", "-o", "made"]) == 0
         assert run(["fit", "docs", "-o", "sieve", "--base", "none"]) == 0
     return folder
+
+
+def write_evidence(folder: Path) -> None:
+    """Two paragraphs of two sentences, each with a question."""
+    (folder / "qrels").mkdir(parents=True)
+    sentences = [
+        {"_id": f"{paragraph}{n}", "text": text, "paragraph": paragraph}
+        for paragraph, texts in (("a", ("A sieve.", "It rains.")), ("b", ("A net.", "A fish.")))
+        for n, text in enumerate(texts)
+    ]
+    asked = [{"_id": name, "text": "A sieve or net?", "paragraph": name} for name in "ab"]
+    for name, rows in (("corpus", sentences), ("queries", asked)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(lines)
+    for split, name in (("train", "a"), ("test", "b")):
+        text = f"query-id\tcorpus-id\tscore\n{name}\t{name}0\t1\n"
+        (folder / "qrels" / f"{split}.tsv").write_text(text)
 
 
 class Call(NamedTuple):
@@ -120,7 +143,9 @@ CALLS = [
         "--queries docs/queries.jsonl --fusion-weight 0.5",
         "tamis.rerank",
     ),
+    Call("task choice questions.jsonl -c docs --model bm25 --evidence 3", "tamis.task_choice"),
     Call("fit docs -o other.sieve --base none --dry-run", "tamis.plan"),
+    Call("task evidence evidence", "tamis.evidence", "The report"),
 ]
 
 
@@ -135,6 +160,15 @@ def test_every_key_is_documented_and_every_required_one_is_there(
     assert (printed["schema"], printed["schema_version"]) == (call.schema, 1)
     assert printed.keys() - EVERY_OBJECT - keys == set()
     assert required - printed.keys() == set()
+
+
+def test_the_parts_of_a_task_are_documented(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    (system,) = printed_json(["task", "evidence", "evidence"], capsys)["systems"]
+    keys, required = documented_keys("tamis.evidence", "A system")
+    assert system.keys() == keys == required
 
 
 def test_the_json_of_a_fit_is_the_manifest_of_the_sieve(

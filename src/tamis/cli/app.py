@@ -50,7 +50,7 @@ class Verbs(TyperGroup):
 
 
 START, SEARCH, RERANK = "Start here", "Index and search", "Re-rank"
-TRAIN, INSPECT = "Train", "Evaluate and inspect"
+TRAIN, INSPECT, RESEARCH = "Train", "Evaluate and inspect", "Research"
 VERBS = {
     "fit": (START, "fit"),
     "judge": (START, "judge"),
@@ -70,6 +70,7 @@ VERBS = {
     "info": (INSPECT, "info_convert"),
     "convert": (INSPECT, "info_convert"),
     "warm-up": (INSPECT, "warm_up"),
+    "task": (RESEARCH, "task"),
 }
 """The panel of each verb, and the module that has it; some have verbs of their own."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -147,7 +147,7 @@ def train(
 
     if validate and no_validation:
         raise typer.BadParameter("--validate goes without --no-validation")
-    settings = dict(_pair(text) for text in setting or [])
+    settings = settings_of(setting or [])
     settings |= {} if seed is None else {"seed": str(seed)}
     with _only_first_prints():
         inputs = open_named(collection, read, queries=queries)
@@ -165,7 +165,7 @@ def train(
         except KeyboardInterrupt:
             say("the last checkpoint is kept: continue with --resume")
             raise
-        facts = _facts(trained)
+        facts = training_facts(trained)
         show_json("train", facts) if json else show_facts(facts)
         say_faults(inputs.faults)
 
@@ -180,6 +180,11 @@ def _only_first_prints() -> Iterator[None]:
         yield
 
 
+def settings_of(texts: Sequence[str]) -> dict[str, str]:
+    """Settings of a recipe, each written as NAME=VALUE."""
+    return dict(map(_pair, texts))
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
@@ -187,7 +192,8 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _facts(trained: Trained) -> Mapping[str, Any]:
+def training_facts(trained: Trained) -> Mapping[str, Any]:
+    """What there is to say of a training."""
     data, losses = trained.facts["training"], trained.history.losses
     facts: dict[str, Any] = {
         "model": str(trained.folder),

@@ -14,6 +14,7 @@ from tamis.collection.formats import Format
 from tamis.collection.jsonl import JSONL
 from tamis.collection.judgements import BEIR_QRELS, QRELS
 from tamis.collection.msmarco import ID_TEXT, MSMARCO, MSMARCO_DOCS
+from tamis.collection.multirc import MULTIRC
 from tamis.collection.parquet import ARROW, PARQUET
 from tamis.collection.querylog import QUERYLOG
 from tamis.collection.runs import RUN
@@ -28,6 +29,7 @@ FORMATS: dict[str, Format] = {
         BEIR,
         JUDGED,
         MSMARCO,
+        MULTIRC,
         TRECTEXT,
         FILES,
         RERANKING,
