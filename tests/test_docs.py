@@ -97,8 +97,10 @@ def commands_of(code: str) -> Iterator[tuple[str, str]]:
         yield command, "\n".join(output)
 
 
-PROGRESS = re.compile(r"\w[^:]*: [\d,]+ .*, [\d.,]+ a second(?:, .* left)?$")
-"""A line that only a slow machine prints."""
+PROGRESS = re.compile(
+    r"\w[^:]*: [\d,]+ .*, [\d.,]+ a second(?:, .* left)?$|compiled \d+ kernels? in [\d.]+ s$"
+)
+"""A line that only a slow machine prints, or one that compiles kernels for the first time."""
 
 
 def pattern_of(shown: str) -> re.Pattern[str]:

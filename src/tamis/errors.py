@@ -124,6 +124,10 @@ EXTRA_OF = {
     "ir_datasets": "datasets",
     "pandas": "pandas",
     "ir_measures": "measures",
+    "fastapi": "serve",
+    "prometheus_client": "serve",
+    "starlette": "serve",
+    "uvicorn": "serve",
 }
 """Which extra of tamis brings which importable package."""
 

@@ -30,6 +30,8 @@ COMMANDS = {
     f"fit docs.jsonl -o out --base {FOLDER}": NEURAL,
     f"fit docs.jsonl -o out --base {FOLDER} --teacher {NAME}": BOTH,
     f"export {FOLDER} -o out": ("neural", "onnx"),
+    f"serve {FOLDER}": ("neural", "serve"),
+    "serve index": ("neural", "serve"),
 }
 
 

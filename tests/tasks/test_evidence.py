@@ -25,6 +25,7 @@ from tamis.tasks.evidence_data import (
 from tamis.tasks.evidence_measures import evidence_values, f1_of_means_test
 from tamis.tasks.evidence_selection import Rule, tune_rule
 from tamis.types import Pairs, Run, Scores
+from tamis.types.pipeline import Scale
 
 SENTENCES = {
     "p1": ["Ada sieves flour.", "Bob sleeps.", "The sieve of Ada is fine.", "It rains."],
@@ -80,7 +81,7 @@ def data(folder: Path) -> EvidenceData:
 class Recording:
     """Scores a text by its length and keeps the queries it was asked."""
 
-    scale = "regression"
+    scale: Scale = "regression"
 
     def __init__(self) -> None:
         self.queries: list[str] = []

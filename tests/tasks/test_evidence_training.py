@@ -30,6 +30,7 @@ from tamis.training.recipes import resolve
 from tamis.training.samplers import targets
 from tamis.training.trainer import Job
 from tamis.types import Document, Pairs, Qrels, Run, Scores
+from tamis.types.pipeline import Scale
 
 TEXTS = {
     "p1": ("the drum sieve", "a net", "the grain flour sort"),
@@ -67,7 +68,7 @@ def data() -> EvidenceData:
 class Table:
     """Scores from a table, by text."""
 
-    scale = "regression"
+    scale: Scale = "regression"
 
     def __init__(self, scores: dict[str, float]) -> None:
         self.scores = scores
@@ -98,6 +99,7 @@ def test_gold_is_five_or_zero(data: EvidenceData, form: Any) -> None:
     names = ["q1"] if form != "question+answer" else ["q1+0", "q1+1"]
     for name in names:
         assert values_of(examples, name) == {"p1.0": 0.0, "p1.1": 0.0, "p1.2": 5.0}
+    assert examples.queries.texts is not None
     texts = dict(zip(examples.queries.ids, examples.queries.texts, strict=True))
     assert texts[names[-1]] == QUESTIONS[0].query_texts(form)[-1]
 

@@ -140,20 +140,23 @@ _torch_threads: dict[str, int] = {}
 
 
 def _one_thread(torch: Any) -> None:
-    if torch is not None:
+    if torch is not None and torch.get_num_threads() != 1:  # of this thread
         torch.set_num_threads(1)
 
 
 @contextmanager
 def single_threaded_torch(torch: Any) -> Iterator[None]:
-    """Torch, if it is loaded, on one thread inside the block, and as before after it."""
+    """Torch, if it is loaded, on one thread inside the block, and as before after it.
+
+    Inside such a block nothing is set again: a server is in one for as long as it runs.
+    """
     if torch is None:
         yield
         return
     with _torch_lock:
         _torch_threads.setdefault("before", torch.get_num_threads())
         _torch_threads["users"] = _torch_threads.get("users", 0) + 1
-        torch.set_num_threads(1)
+        _one_thread(torch)
     try:
         yield
     finally:

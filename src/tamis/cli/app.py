@@ -54,6 +54,7 @@ TRAIN, INSPECT, RESEARCH = "Train", "Evaluate and inspect", "Research"
 VERBS = {
     "fit": (START, "fit"),
     "judge": (START, "judge"),
+    "serve": (START, "serve"),
     "demo": (START, "demo"),
     "index": (SEARCH, "index_search"),
     "update": (SEARCH, "update"),

@@ -24,7 +24,7 @@ class PairTokens:
     ids: TokenIds
     segments: TokenIds
     word_of: NDArray[np.int64]
-    """Of each token the number of its word; -1 of special tokens, punctuation, prompt and template."""
+    """Of each token its word's number; -1 of special tokens, punctuation, prompt, template."""
     words: tuple[tuple[int, str], ...]
     """0 for the query and 1 for the text, and the word in lower case."""
 

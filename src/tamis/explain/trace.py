@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ class Step:
     """Of a hybrid the run of each of its sources."""
     label: str = ""
     """What people are shown, where that is not the name of the source or stage."""
+    seconds: float = 0.0
+    """How long it took."""
 
     @property
     def name(self) -> str:
@@ -103,10 +106,13 @@ def _trace_source(source: Source, queries: Queries, top: int) -> list[Step]:
         steps = _trace_source(source.source, queries, deep)
         steps += trace_stage(source.stage, steps[-1].run)
         return [*steps[:-1], replace(steps[-1], run=steps[-1].run.top(top))]
+    start = perf_counter()
     if isinstance(source, Hybrid):
         runs = source.runs(queries, top)
-        return [Step(source, None, source.fuse(runs).top(top), tuple(runs))]
-    return [Step(source, None, source.search(queries, top))]
+        fused = source.fuse(runs).top(top)
+        return [Step(source, None, fused, tuple(runs), seconds=perf_counter() - start)]
+    run = source.search(queries, top)
+    return [Step(source, None, run, seconds=perf_counter() - start)]
 
 
 def trace_stage(stage: Stage, run: Run) -> list[Step]:
@@ -116,9 +122,12 @@ def trace_stage(stage: Stage, run: Run) -> list[Step]:
         return [*steps, *trace_stage(stage.second, steps[-1].run)]
     if isinstance(stage, Interpolate):
         steps = trace_stage(stage.stage, run)
+        start = perf_counter()
         fused = fuse_scores(run, steps[-1].run, stage.weight, stage.column)
-        return [*steps, Step(stage, run, fused)]
-    return [Step(stage, run, stage(run))]
+        return [*steps, Step(stage, run, fused, seconds=perf_counter() - start)]
+    start = perf_counter()
+    after = stage(run)
+    return [Step(stage, run, after, seconds=perf_counter() - start)]
 
 
 def row_of(run: Run, doc_id: str) -> int | None:

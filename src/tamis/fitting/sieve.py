@@ -27,6 +27,7 @@ from tamis.fitting.answer_features import features
 from tamis.fitting.calibration import Calibration
 from tamis.fitting.json_records import from_json
 from tamis.fitting.lexical_scores import lexical_part, with_own_lexical_scores
+from tamis.fitting.own_documents import rank_documents
 from tamis.fitting.request import SIEVE_LAYOUT, cache_beside
 from tamis.fitting.score_scale import ScoreScale
 from tamis.manifest import expect, read_manifest
@@ -34,7 +35,7 @@ from tamis.models.folder import verify_model
 from tamis.models.ranked import Ranked
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.interpolation import Interpolate
-from tamis.pipeline.rerank import Rerank, rerank
+from tamis.pipeline.rerank import Rerank
 from tamis.registry import NO_OPENERS, Openers, Opening
 from tamis.search import Index
 from tamis.search.cached_encoder import DEFAULT_SIZE, CachedEncoder, open_cached_encoder
@@ -42,9 +43,8 @@ from tamis.search.dense import DenseSource
 from tamis.search.embeddings import CountingEncoder, probe, same_encoder
 from tamis.search.hits import Hit, make_hit, matching_passage, numbered_passage
 from tamis.search.index import Changes, verify
-from tamis.search.sources import IndexSource
 from tamis.text.passages import parse_spec
-from tamis.types import Document, Encoder, Passage, Queries, Query, Run, Scorer, Source, Spec, Stage
+from tamis.types import Document, Encoder, Passage, Queries, Query, Run, Source, Spec, Stage
 from tamis.types.columns import PASSAGE
 from tamis.types.conditions import Where, as_conditions
 from tamis.types.explanation import Explanation
@@ -190,7 +190,7 @@ class Sieve:
         """The best documents for some words; of those that match, with conditions on fields
         (`where="author=ada"`, or several in a list, which all must hold).
         """
-        return self._hits(Queries.of([Query("q", _query_text(text))]), top, where)["q"]
+        return self._hits(Queries.of([Query("q", query_text(text))]), top, where)["q"]
 
     def search_many(
         self, queries: AnyQueries, top: int = 10, where: Where = ()
@@ -208,12 +208,17 @@ class Sieve:
     def _hits(self, queries: Queries, top: int, where: Where) -> dict[str, list[Hit]]:
         if not isinstance(top, int) or top < 1:
             raise InputError(f"cannot show the top {top!r}", hint="a whole number from 1 on")
-        with self._lock:
-            source = self.source
-            self.refresh()
+        source = self.fresh_source()
         conditions = as_conditions(where)
         source = source.where(*conditions) if conditions else source
         return self.hits(source.search(queries, top))
+
+    def fresh_source(self) -> Source:
+        """What ranks, open, with the documents as they are now."""
+        with self._lock:
+            source = self.source
+            self.refresh()
+        return source
 
     def refresh(self) -> bool:
         """Search the documents as another process has updated them; every search does so first.
@@ -240,7 +245,7 @@ class Sieve:
                 passage = -1 if passages is None else int(passages[start + place])
                 hit = make_hit(
                     document,
-                    self._passage(document, passage, terms),
+                    self.passage_of(document, passage, terms),
                     rank=len(hits[query.id]) + 1,
                     score=scores[start + place],
                     raw_score=raw_score,
@@ -249,7 +254,7 @@ class Sieve:
                 hits[query.id].append(hit)
         return hits
 
-    def _passage(self, document: Document, number: int, terms: list[str]) -> Passage | None:
+    def passage_of(self, document: Document, number: int, terms: list[str]) -> Passage | None:
         """The passage with this number; the one with the most of the terms where it has none."""
         spec = parse_spec(self.pipeline.passages)
         if number < 0 or spec.unit in ("whole", "tokens"):
@@ -269,15 +274,13 @@ class Sieve:
         """
         from tamis.explain.result import ShownScores, explain_result  # a search needs neither
 
-        with self._lock:
-            source = self.source.where(*as_conditions(where))
-            self.refresh()
+        source = self.fresh_source().where(*as_conditions(where))
         calibration = self.calibration
         is_tested = self.manifest.get("threshold_test") is not None
         threshold = calibration.threshold if calibration is not None and is_tested else None
         scale = ShownScores(self.scores, calibration is not None, threshold)
         return explain_result(
-            source, self.index, _query_text(query), doc_id, other, scale=scale,
+            source, self.index, query_text(query), doc_id, other, scale=scale,
             system=str(self.manifest["selected"]),
         )  # fmt: skip
 
@@ -288,40 +291,10 @@ class Sieve:
         comes first.
         """
         listed = _text_list(texts)
-        if not listed:
-            return []
-        # of equal scores the larger id comes first: so the earlier text has it
-        numbers = {f"{len(listed) - n:08}": n for n in range(len(listed))}
-        documents = {name: Document(name, listed[n]) for name, n in numbers.items()}
-        run = self._score_texts(_query_text(query), documents)
-        if self.stage is not None:
-            run = _with_documents(self.stage, documents)(run)
-        ranked = [Ranked(numbers[name], score, listed[numbers[name]]) for name, score in run["q"]]
-        return ranked if top is None else ranked[:top]
-
-    def _score_texts(self, query: str, documents: Mapping[str, Document]) -> Run:
-        """The scores that the retriever would give to documents of one's own."""
-        source = self.retriever
-        sources = source.sources if isinstance(source, Hybrid) else (source,)
-        lexical = next(
-            (candidate for candidate in sources if isinstance(candidate, IndexSource)), None
-        )
-        scores = {
-            name: 0.0 if lexical is None else lexical.score_text(query, document.text)
-            for name, document in documents.items()
-        }
-        run = _one_query(query, scores)
-        dense = next(
-            (candidate for candidate in sources if isinstance(candidate, DenseSource)), None
-        )
-        if dense is None or not isinstance(source, Hybrid):
-            return run
-        scorer = cast(Scorer, dense.encoder)
-        by_embedding = rerank(
-            scorer, documents, passages=self.pipeline.passages, depth=len(documents)
-        )(run)
-        matched = _one_query(query, {name: score for name, score in scores.items() if score > 0})
-        return source.fuse([matched, by_embedding])
+        documents = [Document("", text) for text in listed]
+        ranked = rank_documents(self, query_text(query), documents)
+        hits = [Ranked(number, score, listed[number]) for number, score in ranked.scores()]
+        return hits if top is None else hits[:top]
 
     def update(
         self,
@@ -455,26 +428,7 @@ def _scoring_all(stage: Stage) -> Stage:
     return replace(stage, stage=replace(stage.stage, depth=depth))
 
 
-def _one_query(text: str, scores: Mapping[str, float]) -> Run:
-    """A run of one query; without documents where there are none."""
-    queries = Queries.of([Query("q", text)])
-    run = Run.from_dict({"q": dict(scores)})
-    return run.with_queries(queries)
-
-
-def _with_documents(stage: Stage, documents: Mapping[str, Document]) -> Stage:
-    """The same stage on other documents, and all of them."""
-    if isinstance(stage, Interpolate):
-        return replace(stage, stage=_with_documents(stage.stage, documents))
-    if isinstance(stage, Rerank):
-        return replace(stage, documents=documents, depth=max(stage.depth, len(documents)))
-    raise InputError(
-        f"the stage {type(stage).__name__} ranks documents of the index, not texts of your own",
-        hint="use search",
-    )
-
-
-def _query_text(query: object) -> str:
+def query_text(query: object) -> str:
     """The text of one query: a string, a `Query` or a dictionary with a text."""
     if isinstance(query, str):
         return query

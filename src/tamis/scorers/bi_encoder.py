@@ -41,6 +41,7 @@ from tamis.scorers.sbert_layout import (
     max_seq_length,
     sbert_config,
 )
+from tamis.scorers.tokenized import TokenizedPairs
 from tamis.search.embeddings import PROBES
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
@@ -191,25 +192,56 @@ class BiEncoder:
             )
         return Scores(values, truncated_tokens)
 
-    def _encode_chunk(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
-        room = self.max_length - self.layout.extra
-        encoded = self.tokens.encode([self.prompt + text for text in texts], room)
-        lengths = np.array([text.length for text in encoded], np.int64)
-        kept_lengths = np.minimum(lengths, room)
+    def tokenize(self, pairs: Pairs) -> TokenizedPairs:
+        """See `TokenScorer.tokenize`; the tokens of a query count at its first pair."""
+        queries, of_documents = self._tokenize(pairs.queries), self.documents or self
+        texts = of_documents._tokenize(pairs.texts)
+        items = [(queries[q], texts[t]) for q, t in pairs.index.tolist()]
+        query, text = (
+            np.array([[len(each.ids) + side.layout.extra, each.length - len(each.ids)]
+                      for each in some]).reshape(-1, 2)
+            for some, side in ((queries, self), (texts, of_documents))
+        )  # fmt: skip
+        query_of, text_of = pairs.index.T
+        lengths = text[text_of, 0]
+        _, first = np.unique(query_of, return_index=True)
+        lengths[first] += query[query_of[first], 0]
+        truncated_tokens = (query[query_of, 1] + text[text_of, 1]).astype(np.int32)
+        return TokenizedPairs(items, lengths, truncated_tokens)
 
+    def score_tokenized(self, items: Sequence[tuple[Encoded, Encoded]]) -> NDArray[np.float32]:
+        """See `TokenScorer.score_tokenized`; what several pairs share is encoded once."""
+        sides = []
+        for side, encoder in ((0, self), (1, self.documents or self)):
+            distinct = {id(item[side]): item[side] for item in items}
+            place = {key: number for number, key in enumerate(distinct)}
+            rows = encoder._embed_tokenized(list(distinct.values()))
+            sides.append(rows[[place[id(item[side])] for item in items]])
+        values: NDArray[np.float32] = np.einsum("nd,nd->n", *sides)
+        return values
+
+    def _encode_chunk(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
+        encoded = self._tokenize(texts)
+        truncated_tokens = [text.length - len(text.ids) for text in encoded]
+        return self._embed_tokenized(encoded), np.array(truncated_tokens, np.int32)
+
+    def _tokenize(self, texts: Sequence[str]) -> list[Encoded]:
+        room = self.max_length - self.layout.extra
+        return self.tokens.encode([self.prompt + text for text in texts], room)
+
+    def _embed_tokenized(self, encoded: Sequence[Encoded]) -> Rows:
         def forward(batch: Numbers) -> Rows:
             return self._embed(
                 [self._add_special_tokens(encoded[number]) for number in batch.tolist()]
             )
 
-        rows = run_batches(
+        return run_batches(
             forward,
-            kept_lengths + self.layout.extra,
+            [len(text.ids) + self.layout.extra for text in encoded],
             width=self.dimensions,
             budget=self.budget,
             threads=1 if self.runtime.device != "cpu" else self.threads,
         )
-        return rows, (lengths - kept_lengths).astype(np.int32)
 
     def _add_special_tokens(self, text: Encoded) -> NDArray[np.int32]:
         before, after = self.layout.before, self.layout.after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,6 @@ from tamis.backends.batches import (
     TOKENS_PER_BATCH,
     Numbers,
     Rows,
-    chunks,
     probability,
     run_batches,
     tokens_per_batch,
@@ -37,6 +36,7 @@ from tamis.scorers.sbert_layout import (
     sbert_config,
     transformer_folder,
 )
+from tamis.scorers.tokenized import TokenizedPairs, score_in_chunks
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
@@ -140,12 +140,10 @@ class CrossEncoder:
 
     def score(self, pairs: Pairs) -> Scores:
         """One value per pair, and how many of its tokens were truncated."""
-        values, truncated_tokens = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
-        for rows, piece in chunks(pairs):
-            values[rows], truncated_tokens[rows] = self._score_chunk(piece)
-        return Scores(values, truncated_tokens)
+        return score_in_chunks(self, pairs)
 
-    def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def tokenize(self, pairs: Pairs) -> TokenizedPairs:
+        """See `TokenScorer.tokenize`."""
         extra = self.layout.extra
         room = self.max_length - extra
         queries = self.tokens.encode([self.prompt + query for query in pairs.queries], room)
@@ -158,17 +156,26 @@ class CrossEncoder:
         full_lengths = np.array([queries[q].length + texts[t].length for q, t in index], np.int64)
         lengths = np.array([of_query + of_text for of_query, of_text in kept_lengths], np.int64)
 
-        def join(q: int, t: int, of_query: int, of_text: int) -> tuple[TokenIds, TokenIds]:
-            return self.layout.join(queries[q].ids[:of_query], texts[t].ids[:of_text])
+        items = [
+            (queries[q].ids[:of_query], texts[t].ids[:of_text])
+            for (q, t), (of_query, of_text) in zip(index, kept_lengths, strict=True)
+        ]
+        truncated_tokens = (full_lengths - lengths).astype(np.int32)
+        return TokenizedPairs(items, lengths + extra, truncated_tokens)
+
+    def score_tokenized(self, items: Sequence[tuple[TokenIds, TokenIds]]) -> NDArray[np.float32]:
+        """See `TokenScorer.score_tokenized`."""
 
         def forward(batch: Numbers) -> Rows:
-            joined_pairs = [join(*index[n], *kept_lengths[n]) for n in batch.tolist()]
+            joined_pairs = [self.layout.join(*items[n]) for n in batch.tolist()]
             ids, segments = zip(*joined_pairs, strict=True)
             return self._values(self.model.logits(ids, segments))
 
+        lengths = [len(query) + len(text) + self.layout.extra for query, text in items]
         threads = self.threads if self.runtime.device == "cpu" else 1
-        rows = run_batches(forward, lengths + extra, budget=self.budget, threads=threads)
-        return rows[:, 0], (full_lengths - lengths).astype(np.int32)
+        rows = run_batches(forward, lengths, budget=self.budget, threads=threads)
+        values: NDArray[np.float32] = rows[:, 0]
+        return values
 
     def _values(self, logits: Rows) -> Rows:
         if self.output is not None:

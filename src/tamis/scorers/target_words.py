@@ -20,7 +20,6 @@ from tamis.backends.batches import (
     TOKENS_PER_BATCH,
     Numbers,
     Rows,
-    chunks,
     probability,
     run_batches,
     tokens_per_batch,
@@ -38,6 +37,7 @@ from tamis.scorers.model_manifest import manifest_for
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.target_tokens import word_ids
 from tamis.scorers.template import Template
+from tamis.scorers.tokenized import TokenizedPairs, score_in_chunks
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
@@ -139,22 +139,26 @@ class TargetWords:
 
     def score(self, pairs: Pairs) -> Scores:
         """One value per pair, and how many of its tokens were truncated."""
-        values, truncated_tokens = np.empty(len(pairs), np.float32), np.zeros(len(pairs), np.int32)
-        for rows, piece in chunks(pairs):
-            values[rows], truncated_tokens[rows] = self._score_chunk(piece)
-        return Scores(values, truncated_tokens)
+        return score_in_chunks(self, pairs)
 
-    def _score_chunk(self, pairs: Pairs) -> tuple[NDArray[np.float32], list[int]]:
+    def tokenize(self, pairs: Pairs) -> TokenizedPairs:
+        """See `TokenScorer.tokenize`."""
         texts = [(pairs.queries[q], pairs.texts[t]) for q, t in pairs.index.tolist()]
         sequences, truncated_tokens = self.template.encode(self.tokens, texts, self.max_length)
+        lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+        return TokenizedPairs(sequences, lengths, np.array(truncated_tokens, np.int32))
+
+    def score_tokenized(self, items: Sequence[TokenIds]) -> NDArray[np.float32]:
+        """See `TokenScorer.score_tokenized`."""
 
         def forward(batch: Numbers) -> Rows:
-            return self._values([sequences[number] for number in batch.tolist()])
+            return self._values([items[number] for number in batch.tolist()])
 
-        lengths = [len(sequence) for sequence in sequences]
+        lengths = [len(sequence) for sequence in items]
         threads = self.threads if self.runtime.device == "cpu" else 1
         rows = run_batches(forward, lengths, budget=self.budget, threads=threads)
-        return rows[:, 0], truncated_tokens
+        values: NDArray[np.float32] = rows[:, 0]
+        return values
 
     def _values(self, sequences: Sequence[TokenIds]) -> Rows:
         first = self.ids[0]

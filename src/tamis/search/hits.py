@@ -134,6 +134,18 @@ def cosine_score(score: ArrayLike) -> Values:
     return scores
 
 
+def score_of_scale(scale: str, score: ArrayLike) -> Values:
+    """A score of a model as 0 to 1, by what it means: a probability as it is, a cosine and
+    anything else by its function.
+
+    >>> score_of_scale("probability", 0.2).tolist(), score_of_scale("cosine", 0.5).tolist()
+    (0.2, 0.75)
+    """
+    if scale == "probability":
+        return np.clip(np.asarray(score, np.float64), 0.0, 1.0)
+    return cosine_score(score) if scale == "cosine" else logistic_score(score)
+
+
 def logistic_score(score: ArrayLike) -> Values:
     """A logit as 0 to 1: 1 / (1 + exp(-logit)).
 

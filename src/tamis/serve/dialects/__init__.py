@@ -1,0 +1,1 @@
+"""The shapes that applications speak: request bodies to requests, answers and errors to bodies."""

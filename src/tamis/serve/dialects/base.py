@@ -1,0 +1,128 @@
+"""What every dialect is: pure functions between JSON and what the engine takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tamis.serve.errors import InvalidError, ServiceError
+from tamis.serve.requests import RankAnswer, RankRequest
+from tamis.types import Document
+
+Body = TypeVar("Body", bound=BaseModel)
+MAX_MILLISECONDS = 3_600_000
+
+
+class StrictBody(BaseModel):
+    """A body whose values have to be of the very type; what else it has is left alone."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class DocumentObject(BaseModel):
+    """A document as an object; what it has beside id, title and text travels along."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    text: str | None = None
+    id: str | int | None = None
+    title: str | None = None
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A request, and how its answer is to look."""
+
+    request: RankRequest
+    documents: Sequence[Any]
+    """As they came."""
+    return_documents: bool = False
+    raw_scores: bool = False
+
+
+class Dialect(Protocol):
+    """One shape of ranking over HTTP."""
+
+    name: str
+
+    def parse(self, body: Mapping[str, Any]) -> Parsed:
+        """The request that a body is; `InvalidError` says what is wrong with it."""
+
+    def answer(self, answer: RankAnswer, parsed: Parsed, request_id: str) -> Any:
+        """The body of an answer."""
+
+    def error(self, error: ServiceError, request_id: str) -> tuple[int, dict[str, Any]]:
+        """Status and body of an error."""
+
+
+def read_body(kind: type[Body], body: Mapping[str, Any]) -> Body:
+    """The body as a model of pydantic; the first thing that is wrong is said, without its value."""
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = [str(part) for part in first["loc"] if not _is_type_name(part)]
+        name = ".".join(place) or "the body"
+        raise InvalidError(
+            f"{name[:200]}: {first['msg'][:200]}",
+            hint="see /docs",
+            param=place[0] if place else None,
+        ) from None
+
+
+def _is_type_name(part: object) -> bool:
+    """Whether a part of a place names a member of a union, not a key."""
+    return part in ("str", "DocumentObject")
+
+
+def as_documents(
+    values: Sequence[str | DocumentObject], rank_fields: Sequence[str] | None = None
+) -> list[Document]:
+    """Strings or objects as documents, each with its own id or its number.
+
+    >>> [document.text for document in as_documents(["a", DocumentObject(text="b")])]
+    ['a', 'b']
+    """
+    return [_as_document(number, value, rank_fields) for number, value in enumerate(values)]
+
+
+def _as_document(
+    number: int, value: str | DocumentObject, rank_fields: Sequence[str] | None
+) -> Document:
+    if isinstance(value, str):
+        return Document(str(number), value)
+    extra = value.model_extra or {}
+    name = str(number) if value.id is None else str(value.id)
+    fields = {key: text for key, text in extra.items() if isinstance(text, str)}
+    if rank_fields:
+        texts = {**fields, "title": value.title, "text": value.text}
+        text = "\n".join(text for key in rank_fields if (text := texts.get(key)))
+        return Document(name, text, "", fields)
+    if value.text is None:
+        raise InvalidError(
+            f"documents.{number} has no text", param="documents",
+            hint='a document is a string or an object with "text"',
+        )  # fmt: skip
+    return Document(name, value.text, value.title or "", fields)
+
+
+def seconds_of(milliseconds: float | None) -> float | None:
+    """Milliseconds of a request as seconds; none are no limit.
+
+    >>> seconds_of(250), seconds_of(None)
+    (0.25, None)
+    """
+    return None if not milliseconds else milliseconds / 1000
+
+
+def truncation_warning(answer: RankAnswer) -> list[str]:
+    """What a client should know that its shape has no place for."""
+    warnings = list(answer.warnings)
+    if answer.truncated_tokens:
+        warnings.append(f"{answer.truncated_tokens} tokens did not fit the model")
+    if answer.depth is not None and answer.depth < answer.candidates:
+        warnings.append(f"{answer.depth} of {answer.candidates} documents were re-ranked in time")
+    return warnings

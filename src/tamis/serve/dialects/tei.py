@@ -1,0 +1,81 @@
+"""The shape of Hugging Face's text-embeddings-inference: `texts` in, a bare array out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from tamis.serve.dialects.base import Parsed, StrictBody, read_body
+from tamis.serve.errors import InvalidError, ServiceError, TeiType
+from tamis.serve.requests import RankAnswer, RankRequest
+from tamis.types import Document
+
+INFERENCE_STATUS = 424
+"""What TEI answers where the model fails."""
+
+
+class TeiRequest(StrictBody):
+    """`POST /rerank` of TEI."""
+
+    query: str
+    texts: list[str]
+    truncate: bool | None = Field(None, description="null: truncate")
+    truncation_direction: Literal["right", "Right", "left", "Left"] = "right"
+    raw_scores: bool = False
+    return_text: bool = False
+
+
+class TeiResult(TypedDict):
+    """A text in the answer."""
+
+    index: int
+    score: float
+    text: NotRequired[str]
+
+
+class TeiErrorBody(TypedDict):
+    """An error as TEI has it."""
+
+    error: str
+    error_type: TeiType
+
+
+class Tei:
+    """See `Dialect`."""
+
+    name = "tei"
+
+    def parse(self, body: Mapping[str, Any]) -> Parsed:
+        """See `Dialect.parse`."""
+        read = read_body(TeiRequest, body)
+        if read.truncation_direction.lower() == "left":
+            raise InvalidError(
+                "truncation_direction: left is not supported", param="truncation_direction",
+                hint="leave it out: texts are truncated at their end",
+            )  # fmt: skip
+        request = RankRequest(
+            (read.query,),
+            [Document(str(number), text) for number, text in enumerate(read.texts)],
+            truncate=read.truncate is not False,
+        )
+        return Parsed(request, read.texts, read.return_text, read.raw_scores)
+
+    def answer(self, answer: RankAnswer, parsed: Parsed, request_id: str) -> list[TeiResult]:
+        """See `Dialect.answer`; a text that was not scored in time has the score 0."""
+        results: list[TeiResult] = []
+        for item in answer.items:
+            assert item.index is not None
+            score = item.raw_score if parsed.raw_scores else item.score
+            result: TeiResult = {"index": item.index, "score": score or 0.0}
+            if parsed.return_documents:
+                result["text"] = parsed.documents[item.index]
+            results.append(result)
+        return results
+
+    def error(self, error: ServiceError, request_id: str) -> tuple[int, dict[str, Any]]:
+        """See `Dialect.error`."""
+        body: TeiErrorBody = {"error": error.in_full, "error_type": error.tei_type}
+        return INFERENCE_STATUS if error.cause == "inference" else error.status, {**body}

@@ -1,0 +1,100 @@
+"""What every request passes: its id, the key, the log, the metrics, and errors made answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tamis.serve.auth import check_key
+from tamis.serve.errors import ServiceError
+from tamis.serve.exchange import Exchange
+from tamis.serve.jobs import as_service_error
+from tamis.serve.logs import REQUESTS
+from tamis.serve.service import Service
+
+OPEN_PATHS = ("/health", "/ready", "/docs", "/docs/oauth2-redirect", "/openapi.json")
+"""What needs no key."""
+QUIET_PATHS = ("/health", "/ready", "/metrics")
+"""What is asked every few seconds and logged only where it fails."""
+METHODS: Mapping[str, str] = {
+    "/rerank": "rerank",
+    "/v1/rerank": "rerank",
+    "/v2/rerank": "rerank",
+    "/api/rerank": "rerank",
+    "/score": "score",
+    "/v1/score": "score",
+    "/api/search": "search",
+}
+"""What the metrics count requests to a path as."""
+_log = logging.getLogger(__name__)
+
+
+class Gate:
+    """Middleware around everything."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the lifespan."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        exchange = Exchange(scope["path"], scope["method"], headers, self.service.settings.dialect)
+        scope["tamis.exchange"] = exchange
+        sent = _Sender(send, exchange)
+        try:
+            await self._pass(scope, receive, sent, exchange, headers)
+        finally:
+            self._log(exchange, sent.status)
+
+    async def _pass(
+        self, scope: Scope, receive: Receive, send: _Sender, exchange: Exchange, headers: Headers
+    ) -> None:
+        if method := METHODS.get(exchange.path):
+            self.service.metrics.requests.labels(method).inc()
+        try:
+            if exchange.path not in OPEN_PATHS and exchange.method != "OPTIONS":
+                check_key(self.service.keys, headers, self.service.settings.host)
+            await self.app(scope, receive, send)
+        except Exception as cause:  # nothing may reach a client as a traceback
+            error = as_service_error(cause)
+            if type(error) is ServiceError or error.status >= 500:
+                _log.error("request failed", exc_info=cause, extra={"facts": {"id": exchange.id}})
+            if send.status is not None:
+                raise
+            self.service.metrics.failed(error)
+            await exchange.respond_error(error)(scope, receive, send)
+
+    def _log(self, exchange: Exchange, status: int | None) -> None:
+        if exchange.path in QUIET_PATHS and status == 200:
+            return
+        facts = {
+            "id": exchange.id,
+            "method": exchange.method,
+            "path": exchange.path[:200],
+            "status": status,
+            "ms": round(exchange.seconds * 1000, 3),
+            "dialect": exchange.dialect,
+            **exchange.facts,
+        }
+        REQUESTS.info("request", extra={"facts": facts})
+
+
+class _Sender:
+    """Sends, with the request's id; remembers the status."""
+
+    def __init__(self, send: Send, exchange: Exchange) -> None:
+        self._send, self._exchange = send, exchange
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            name = (b"x-request-id", self._exchange.id.encode("ascii"))
+            message = {**message, "headers": [*message.get("headers", []), name]}
+        await self._send(message)
