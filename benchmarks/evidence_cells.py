@@ -61,6 +61,8 @@ class StudySettings:
     base: str = "minilm"
     scores_recipe: str = "infuse-scores-small"
     gold_recipe: str = "infuse-gold-small"
+    paper_recipe: str = "infuse-scores"
+    """Step 1 as the paper sets it: rows in steps of 256 at a rate that it does not name."""
     max_length: int = 128
     attention_pairs: int = 300
     answer_questions: int = 400
@@ -96,18 +98,20 @@ class Study:
 
     def names(self) -> Iterator[tuple[str, Callable[[], Cell]]]:
         """The cells in their order, each with what makes it."""
+        settings = self.settings
         for teacher in TEACHERS:
             for form in QUERY_FORMS:
                 yield f"{teacher}.{form}", partial(self._baseline, teacher, form)
         for form in QUERY_FORMS:
             yield f"base.{form}", partial(self._base, form)
         yield "scores.bm25.0", partial(self._scores, "bm25", 0)
-        for seed in range(self.settings.seeds):
+        for seed in range(settings.seeds):
             for arm in ARMS:
                 if arm != "gold":
                     yield f"scores.{arm}.{seed}", partial(self._scores, arm, seed)
                 yield f"arm.{arm}.{seed}", partial(self._arm, arm, seed)
             if not seed:
+                yield "paper.bm25", partial(self._scores, "bm25", 0, "paper", settings.paper_recipe)
                 yield "attention", self._attention
                 for teacher in TEACHERS:
                     yield f"step1.{teacher}", partial(self._step1_test, teacher)
@@ -170,7 +174,9 @@ class Study:
         )  # fmt: skip
         return out
 
-    def _scores(self, teacher: str, seed: int) -> Cell:
+    def _scores(
+        self, teacher: str, seed: int, name: str = "scores", recipe: str | None = None
+    ) -> Cell:
         """Step 1, and whether it ranks like its teacher on held-out training paragraphs."""
         settings, questions = self.settings, self.data.questions_of(TRAIN)
         tuning = self.data.questions_of(TUNE)
@@ -178,8 +184,8 @@ class Study:
             examples = teacher_examples(self.data, questions, scorer, settings.query)
             theirs, _ = rank_sentences(self.data, tuning, scorer, settings.query)
         folder = self._train(
-            f"scores.{teacher}.{seed}", examples, self.models / settings.base,
-            settings.scores_recipe, epochs=SCORE_EPOCHS, seed=seed,
+            f"{name}.{teacher}.{seed}", examples, self.models / settings.base,
+            recipe or settings.scores_recipe, epochs=SCORE_EPOCHS, seed=seed,
         )  # fmt: skip
         ours, _ = self._rank(folder, tuning)
         check = check_against_teacher(ours, theirs, self.data.relevant(TUNE))

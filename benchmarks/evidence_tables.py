@@ -136,15 +136,16 @@ def _print_queries(study: Study) -> None:
 def _print_checks(study: Study) -> None:
     print("\n| step 1 | tau with the teacher | same first | P@1 | teacher's P@1 |")
     print("|---|---|---|---|---|")
-    for teacher in TEACHERS:
-        for seed in range(study.settings.seeds):
-            cell = study.cell(f"scores.{teacher}.{seed}")
-            if cell:
-                check = cell["check"]
-                names = ("tau", "same_first", "first_relevant", "teacher_first_relevant")
-                print(
-                    f"| {teacher}, seed {seed} | {' | '.join(f'{check[n]:.3f}' for n in names)} |"
-                )
+    names = ("tau", "same_first", "first_relevant", "teacher_first_relevant")
+    cells = {
+        f"{teacher}, seed {seed}": study.cell(f"scores.{teacher}.{seed}")
+        for teacher in TEACHERS
+        for seed in range(study.settings.seeds)
+    }
+    for label, cell in {"bm25, the paper's settings": study.cell("paper.bm25"), **cells}.items():
+        if cell:
+            values = " | ".join(f"{cell['check'][name]:.3f}" for name in names)
+            print(f"| {label} | {values} |")
 
 
 def _print_tests(study: Study) -> None:
