@@ -214,6 +214,17 @@ def test_a_document_outside_the_candidates_is_scored_and_has_no_rank(encoded: In
     assert (before.score or 0.0) == pytest.approx(expected, rel=1e-6)
 
 
+def test_the_ranks_of_parts_are_those_of_their_rankings(tmp_path: Path) -> None:
+    """Of equal scores the larger id stands first, in the parts of a fusion too."""
+    index = Index.build({name: "a drum sieve" for name in "abcd"}, tmp_path / "ties")
+    words = rerank(Lexical(index), index, depth=4, model="words")
+    fused = index.bm25() % 4 >> Interpolate(words, 0.5)
+    for place, name in enumerate("dcba", 1):
+        found = explain_result(fused, index, "drum", name)
+        assert [part.rank for part in found.parts] == [place, place]
+        assert [stage.rank for stage in found.stages] == [place] * 3
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_document_below_the_depth_of_a_model_is_not_scored_without_its_words(
     index: Index, fused: bool
