@@ -153,9 +153,7 @@ def test_an_export_is_asked_in_torch(
     write_float(folder / "onnx/model.onnx", own, folder)
     exported = CrossEncoder.open(folder, threads=1, backend="onnx")
     assert exported.runtime.is_onnx
-    found, expected = (
-        hints_of(scorer, QUERY, TEXT, index.analyzer) for scorer in (exported, own)
-    )
+    found, expected = (hints_of(scorer, QUERY, TEXT, index.analyzer) for scorer in (exported, own))
     assert found.gradient and found.attention
     assert found.gradient == pytest.approx(expected.gradient)
     assert found.attention == pytest.approx(expected.attention)

@@ -48,6 +48,7 @@ from tamis.types.explanation import (
     WordEffect,
 )
 
+
 @dataclass(frozen=True)
 class ShownScores:
     """From the rows of a run to scores from 0 to 1, as hits have them."""
@@ -220,7 +221,7 @@ class Search:
         hints = self._hints(best) if effects else Hints()
         return Explanation(
             self.query, document.id, document.title, None if row is None else row + 1, score,
-            None if scale is None else self._shown(scale, row, one),
+            None if scale is None else self._shown(scale, one, row if unscored else None),
             scale is not None and scale.calibrated and not unscored,
             None if scale is None else scale.threshold,
             None, self._stages(of), parts, lexical, terms, best.facts, best.truncated_tokens,
@@ -235,11 +236,13 @@ class Search:
             return {f"order below {unscored}": found.score}
         return breakdown(self.steps, of.scores(self.steps), found.parts, found.features)
 
-    def _shown(self, scale: ShownScores, row: int | None, alone: Run) -> float:
-        """The score that a hit has, which a document that no model scored has from the others."""
-        if row is None:
+    def _shown(self, scale: ShownScores, alone: Run, unscored_row: int | None) -> float:
+        """The score that a hit has; where no model scored it, it has that beside those scored."""
+        if unscored_row is None:
             return float(scale.scores(alone)[0])
-        return float(scale.scores(self.run)[row])
+        keep = self.run.extra[PASSAGE] >= 0
+        keep[unscored_row] = True
+        return float(scale.scores(self.run.rows(keep))[keep[:unscored_row].sum()])
 
     def _unscored_by(self, of: Standing) -> str:
         """The name of the last model, where it left the document below those that it scored."""
