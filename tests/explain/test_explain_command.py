@@ -75,7 +75,7 @@ def test_a_long_query_is_wrapped_beside_its_name(
     lines = on_terminal(index.explain("drum sieve grain " * 20, "a"), monkeypatch)
     assert lines[0].startswith("query  ") and "drum sieve grain drum" in lines[0]
     assert lines[1].startswith(" " * 13) and "grain" in lines[1]
-    assert [line.split() for line in lines if line.startswith("document")][0] == ["document", "a"]
+    assert next(line.split() for line in lines if line.startswith("document")) == ["document", "a"]
     assert all(len(line) <= 80 for line in lines)
 
 
@@ -109,7 +109,7 @@ def test_a_passage_is_shown_from_its_first_match_on(
     index = Index.build({"a": "Grain is sorted. " * 30 + "A drum sieve."}, tmp_path / "long")
     lines = printed([str(index.path), "drum", "a"], capsys).splitlines()
     shown = lines[lines.index("Passage") + 2]
-    assert shown.startswith("…Grain") or shown.startswith("…is") or shown.startswith("…sorted")
+    assert shown.startswith(("…Grain", "…is", "…sorted"))
     assert shown.endswith("A drum sieve.")
     lines = printed([str(index.path), "grain", "a"], capsys).splitlines()
     shown = lines[lines.index("Passage") + 2]

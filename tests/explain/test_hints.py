@@ -1,4 +1,4 @@
-"""Gradient times input as torch's own autograd has it on the model of transformers, and as shares."""
+"""Gradient times input as autograd has it on the model of transformers, and as shares."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_a_document_outside_the_candidates_is_scored_and_has_no_rank(encoded: In
 
 def test_the_ranks_of_parts_are_those_of_their_rankings(tmp_path: Path) -> None:
     """Of equal scores the larger id stands first, in the parts of a fusion too."""
-    index = Index.build({name: "a drum sieve" for name in "abcd"}, tmp_path / "ties")
+    index = Index.build(dict.fromkeys("abcd", "a drum sieve"), tmp_path / "ties")
     words = rerank(Lexical(index), index, depth=4, model="words")
     fused = index.bm25() % 4 >> Interpolate(words, 0.5)
     for place, name in enumerate("dcba", 1):
