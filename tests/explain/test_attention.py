@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,26 +118,6 @@ def test_real_bert_agrees(models: Path) -> None:
     batch = EagerModel.open(models / "minilm").attention(ids, segments)
     for each, segment, together in zip(ids, segments, batch, strict=True):
         assert bert_attention(body, each, segment) == pytest.approx(together, abs=2e-4)
-
-
-@pytest.fixture(scope="module")
-def tiny_t5(tmp_path_factory: pytest.TempPathFactory, tiny_cross_encoder: Path) -> Iterator[Path]:
-    """A T5 with the vocabulary of the tiny cross-encoder."""
-    import shutil
-
-    import torch
-
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(1)
-    config = transformers.T5Config(
-        vocab_size=13, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, num_decoder_layers=3,
-        decoder_start_token_id=0, pad_token_id=0, eos_token_id=3, initializer_factor=2.0,
-    )  # fmt: skip
-    folder = tmp_path_factory.mktemp("t5") / "t5"
-    transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tiny_cross_encoder / name, folder / name)
-    yield folder
 
 
 def test_the_first_decoder_step_of_t5_as_transformers_has_it(tiny_t5: Path) -> None:

@@ -15,7 +15,7 @@ import tamis
 from tamis.errors import InputError
 from tamis.explain import explain_result
 from tamis.explain.rescore import rescore
-from tamis.explain.result import Search
+from tamis.explain.result import Search, ShownScores
 from tamis.explain.terms import without_term
 from tamis.fitting.sieve import Sieve
 from tamis.models import import_model
@@ -212,6 +212,59 @@ def test_a_document_outside_the_candidates_is_scored_and_has_no_rank(encoded: In
     before = next(part for part in found.parts if part.stage == "hybrid" and part.name == "BM25")
     expected = encoded.bm25().score_text("drum net", text)
     assert (before.score or 0.0) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_ranks_of_parts_are_those_of_their_rankings(tmp_path: Path) -> None:
+    """Of equal scores the larger id stands first, in the parts of a fusion too."""
+    index = Index.build(dict.fromkeys("abcd", "a drum sieve"), tmp_path / "ties")
+    words = rerank(Lexical(index), index, depth=4, model="words")
+    fused = index.bm25() % 4 >> Interpolate(words, 0.5)
+    for place, name in enumerate("dcba", 1):
+        found = explain_result(fused, index, "drum", name)
+        assert [part.rank for part in found.parts] == [place, place]
+        assert [stage.rank for stage in found.stages] == [place] * 3
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_document_below_the_depth_of_a_model_is_not_scored_without_its_words(
+    index: Index, fused: bool
+) -> None:
+    """Its number only keeps the order: the change to a model's score would mean nothing."""
+    model = rerank(Lexical(index), index, depth=3, model="words")
+    whole = index.bm25() % 20 >> (Interpolate(model, 0.5) if fused else model)
+    ids = whole.search(queries_of("drum net"), 20)["q"].ids
+    scale = ShownScores(lambda run: np.linspace(1, 0, len(run.doc)), calibrated=True)
+    found = explain_result(whole, index, "drum net", ids[9], ids[0], scale=scale)
+    assert found.words == () and found.rank == 10
+    assert found.notes == ("words did not score it: it keeps its order below",)
+    assert found.probability is None
+    assert found.shown_score == 0.0  # last beside the three that were scored
+    assert found.against is not None
+    parts = {part.name: part.contribution for part in found.against.parts}
+    assert parts["order below words"] == found.score
+    differences = [part.difference for part in found.against.parts]
+    assert sum(differences) == pytest.approx(found.against.difference, abs=1e-6)
+    scored = explain_result(whole, index, "drum net", ids[2], scale=scale)
+    assert scored.words and not scored.notes and scored.calibrated
+
+
+def test_words_beyond_the_first_32_are_said_to_be_left_out(tmp_path: Path) -> None:
+    words = [f"w{n}" for n in range(40)]
+    index = Index.build({"a": " ".join(words), "b": "w1"}, tmp_path / "index")
+    found = explain_result(index.bm25(), index, " ".join(words), "a")
+    assert len(found.words) == 32
+    assert found.notes == (
+        "scored without each of 32 of its 40 matched words, those that bring the most",
+    )
+    assert not explain_result(index.bm25(), index, " ".join(words[:32]), "a").notes
+
+
+def test_a_query_of_stop_words_alone_is_told_apart(index: Index) -> None:
+    found = explain_result(index.bm25(), index, "the of?!", "d00")
+    assert found.notes == (
+        "the search finds no document: this one has no rank",
+        "the query has no terms: it is all stop words or punctuation",
+    )
 
 
 def test_the_winning_passage_has_its_place_and_its_own_score(encoded: Index) -> None:

@@ -145,6 +145,60 @@ def test_filters_and_explanations(engine: Engine) -> None:
         engine.answer(SearchRequest("drum", "hybrid", where=("nowhere=1",)))
 
 
+def assert_same(one: Any, other: Any) -> None:
+    """The same JSON, its numbers to five places: pairs may have shared other batches."""
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert [*one] == [*other]
+        for key in one:
+            assert_same(one[key], other[key])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for pair in zip(one, other, strict=True):
+            assert_same(*pair)
+    else:
+        assert one == (pytest.approx(other, abs=1e-5) if isinstance(one, float) else other)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "reranking"])
+@pytest.mark.parametrize("where", [(), ("n<15",)])
+def test_an_explanation_is_that_of_the_library(
+    name: str, where: tuple[str, ...], engine: Engine
+) -> None:
+    sieve = tamis.load_sieve(str(engine.served(name).folder))
+    answer = engine.answer(SearchRequest("drum net", name, 3, where, explain=True))
+    assert len(answer.items) == 3
+    for item in answer.items:
+        offline = sieve.explain("drum net", item.id, where=where).to_json()
+        assert item.explanation is not None
+        assert (item.explanation["rank"], item.explanation["words"] != ()) == (item.rank, True)
+        assert_same(item.explanation, offline)
+
+
+def test_an_explanation_goes_by_what_a_deadline_allowed(engine: Engine) -> None:
+    request = SearchRequest("drum net", "reranking", 2, latency=1e-9, explain=True)
+    answer = engine.answer(request)
+    for item in answer.items:
+        assert item.explanation is not None and item.explanation["rank"] == item.rank
+        assert "cross-encoder did not score it" in item.explanation["notes"][0]
+
+
+def test_hits_are_explained_without_searching_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tamis.search.sources import IndexSource
+
+    searches, search = [], IndexSource.search
+
+    def counted(self: IndexSource, queries: Any, top: int = 1000) -> Any:
+        searches.append(queries)
+        return search(self, queries, top)
+
+    monkeypatch.setattr(IndexSource, "search", counted)
+    engine.answer(SearchRequest("drum net", "reranking", 5, explain=True))
+    assert len(searches) == 1
+
+
 def test_an_empty_search_finds_nothing(engine: Engine) -> None:
     for name in ("hybrid", "reranking"):
         assert engine.answer(SearchRequest("", name)).items == ()

@@ -66,6 +66,8 @@ def _heading(heading: str, note: str) -> RenderableType:
 
 
 def _facts(facts: dict[str, str]) -> RenderableType:
+    """Name and value side by side, a long query on several lines."""
+    from rich.padding import Padding
     from rich.text import Text
 
     table = plain_table(show_header=False)
@@ -73,23 +75,38 @@ def _facts(facts: dict[str, str]) -> RenderableType:
     table.add_column(overflow="fold")
     for name, value in facts.items():
         table.add_row(name, Text(visible(value), style="bold" if name == "document" else ""))
-    return table
+    return Padding(table, 0)
 
 
 def _passage(found: Explanation) -> RenderableType:
-    """The winning passage on its own lines, words of the query marked."""
+    """The winning passage on its own lines from its first words of the query on, these marked."""
     from rich.text import Text
 
     from tamis.explain.page import pieces
 
-    text, room = Text(), PASSAGE_CHARACTERS
+    hidden, room = _hidden_before(found), PASSAGE_CHARACTERS
+    text = Text("…" if hidden else "")
     for piece, is_match in pieces(found):
-        flat = visible("".join(" " if char.isspace() else char for char in piece))[:room]
+        shown, hidden = piece[hidden:], max(0, hidden - len(piece))
+        flat = visible("".join(" " if char.isspace() else char for char in shown))[:room]
         text.append(flat, style="bold yellow" if is_match else "")
         room -= len(flat)
     if not room:
         text.append("…")
     return text
+
+
+def _hidden_before(found: Explanation) -> int:
+    """How many characters of the passage are left out so that its first match is among those
+    shown.
+    """
+    passage = found.passage
+    if passage is None or not passage.matches:
+        return 0
+    start, end = passage.matches[0]
+    if end <= PASSAGE_CHARACTERS:
+        return 0
+    return passage.text.rfind(" ", 0, start - PASSAGE_CHARACTERS // 4) + 1
 
 
 def _table(table: Table) -> RenderableType:
@@ -101,12 +118,15 @@ def _table(table: Table) -> RenderableType:
         shown.add_column(head, justify="left" if is_text else "right", header_style="dim")
     for place, cells in enumerate(table.rows):
         style = "dim" if table.dim and table.dim[place] else ""
-        shown.add_row(*(Text(visible(cell), style=_style(cell, style)) for cell in cells))
+        styles = [_style(head, cell, style) for head, cell in zip(table.heads, cells, strict=True)]
+        shown.add_row(*map(Text, map(visible, cells), styles))
     return shown
 
 
-def _style(cell: str, style: str) -> str:
+def _style(head: str, cell: str, style: str) -> str:
     """Differences in colour: what helps green, what harms red."""
+    if head not in ("change", "difference"):
+        return style
     if cell.startswith("+"):
         return "green"
-    return "red" if cell.startswith("−") and len(cell) > 1 else style
+    return "red" if cell.startswith("−") else style

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,8 +144,16 @@ def stage_parts(step: Step, doc_id: str) -> list[FusionPart]:
         return []
     settings = fusion_settings(step)
     assert settings is not None
-    scores = float(run.extra[settings[1]][row]), float(run.extra[MODEL_SCORE][row])
+    columns = run.extra[settings[1]], run.extra[MODEL_SCORE]
     return [
-        scale.part(step.name, 1 + int((scale.scores > np.float32(score)).sum()), score)
-        for scale, score in zip(scales, scores, strict=True)
+        scale.part(step.name, _rank_by(run, column, row), float(column[row]))
+        for scale, column in zip(scales, columns, strict=True)
     ]
+
+
+def _rank_by(run: Run, column: NDArray[Any], row: int) -> int:
+    """The rank of a row among those that a model scored, by a column; ties as in every ranking,
+    the larger id first.
+    """
+    above = (column > column[row]) | ((column == column[row]) & (run.doc > run.doc[row]))
+    return 1 + int((above & (run.extra[PASSAGE] >= 0)).sum())

@@ -22,6 +22,7 @@ from tamis.explain.fusion import (
     stage_scales,
 )
 from tamis.explain.hints import Hints, hints_of
+from tamis.explain.notes import MAX_WORDS, matched_terms, notes_of
 from tamis.explain.passage import BestPassage, best_passage
 from tamis.explain.rescore import Rescored, can_rescore, rescore
 from tamis.explain.sentences import sentence_parts
@@ -46,9 +47,6 @@ from tamis.types.explanation import (
     TermPart,
     WordEffect,
 )
-
-MAX_WORDS = 32
-"""How many matched words are taken out at most, those that bring the most first."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +92,26 @@ def explain_result(
     >>> [(part.term, part.status) for part in found.terms]
     [('siev', 'matched'), ('net', 'missing')]
     """
-    if not query.strip():
-        raise InputError("the query is empty", hint="explain what was searched for")
     asked = Search.of(source, index, query)
+    return explain_search(asked, doc_id, other, scale=scale, system=system)
+
+
+def explain_search(
+    asked: Search,
+    doc_id: str | None = None,
+    other: str | None = None,
+    *,
+    scale: ShownScores | None = None,
+    system: str | None = None,
+) -> Explanation:
+    """The same for a search that was made already, of which several results may be explained."""
     this = asked.standing(asked.document(doc_id))
     found = replace(asked.explain(this, scale, words=True), system=system)
     if other is None:
         return found
     that = asked.standing(asked.document(other))
     beside = asked.explain(that, scale, words=False)
-    breakdowns = (
-        breakdown(asked.steps, this.scores(asked.steps), found.parts, found.features),
-        breakdown(asked.steps, that.scores(asked.steps), beside.parts, beside.features),
-    )
+    breakdowns = asked.breakdown(this, found), asked.breakdown(that, beside)
     return replace(found, against=difference(found, beside, breakdowns))
 
 
@@ -143,6 +148,8 @@ class Search:
     @classmethod
     def of(cls, source: Source, index: Index, query: str) -> Search:
         """Search once, step by step."""
+        if not query.strip():
+            raise InputError("the query is empty", hint="explain what was searched for")
         return cls(index, query, tuple(trace(source, Queries.of([Query("q", query)]))))
 
     @property
@@ -205,20 +212,45 @@ class Search:
         """The explanation of one document, without a comparison."""
         document, row, rescored = of.document, of.row, of.rescored
         score = float(self.run.score[row] if rescored is None else rescored.score[0])
+        unscored = self._unscored_by(of)
         lexical, terms = self._terms(document)
         one = self._row(document, row, rescored)
         parts = self._parts(document, rescored)
         best = best_passage(self.steps, self.query, document, self.index, one)
-        effects = self._words(document, score, terms, parts) if words else ()
+        effects = self._words(document, score, terms) if words and not unscored else ()
         hints = self._hints(best) if effects else Hints()
         return Explanation(
             self.query, document.id, document.title, None if row is None else row + 1, score,
-            None if scale is None else float(scale.scores(one)[0]),
-            scale is not None and scale.calibrated, None if scale is None else scale.threshold,
+            None if scale is None else self._shown(scale, one, row if unscored else None),
+            scale is not None and scale.calibrated and not unscored,
+            None if scale is None else scale.threshold,
             None, self._stages(of), parts, lexical, terms, best.facts, best.truncated_tokens,
             hints.beside(effects), feature_contributions(self.steps, document.id),
-            self._neighbours(row), None, self._notes(row, parts, terms, hints),
+            self._neighbours(row), None, notes_of(self, of, terms, unscored, hints.why_not),
         )  # fmt: skip
+
+    def breakdown(self, of: Standing, found: Explanation) -> dict[str, float]:
+        """What adds up to the score of an explained document, by name."""
+        unscored = self._unscored_by(of)
+        if unscored:
+            return {f"order below {unscored}": found.score}
+        return breakdown(self.steps, of.scores(self.steps), found.parts, found.features)
+
+    def _shown(self, scale: ShownScores, alone: Run, unscored_row: int | None) -> float:
+        """The score that a hit has; where no model scored it, it has that beside those scored."""
+        if unscored_row is None:
+            return float(scale.scores(alone)[0])
+        keep = self.run.extra[PASSAGE] >= 0
+        keep[unscored_row] = True
+        return float(scale.scores(self.run.rows(keep))[keep[:unscored_row].sum()])
+
+    def _unscored_by(self, of: Standing) -> str:
+        """The name of the last model, where it left the document below those that it scored."""
+        step = next((step for step in reversed(self.steps) if isinstance(step.of, Rerank)), None)
+        row = None if step is None or of.row is None else row_of(step.run, of.document.id)
+        if step is None or row is None or step.run.extra[PASSAGE][row] >= 0:
+            return ""
+        return step.name
 
     def _hints(self, best: BestPassage) -> Hints:
         if self._scorer is None or best.facts is None:
@@ -302,11 +334,10 @@ class Search:
         document: Document,
         score: float,
         terms: tuple[TermPart, ...],
-        parts: tuple[FusionPart, ...],
     ) -> tuple[WordEffect, ...]:
         """The score without each matched word, all in one batch."""
-        matched = [part.term for part in terms if part.status == "matched"][:MAX_WORDS]
-        if not matched or self.lexical is None or not self.can_rescore or self._is_unscored(parts):
+        matched = matched_terms(terms)[:MAX_WORDS]
+        if not matched or self.lexical is None or not self.can_rescore:
             return ()
         source = self.lexical.source
         edited = [without_term(document, term, source) for term in matched]
@@ -324,41 +355,10 @@ class Search:
             for n, term in enumerate(matched)
         )
 
-    def _is_unscored(self, parts: tuple[FusionPart, ...]) -> bool:
-        """Whether the last step placed the document below those it scored."""
-        last = self.steps[-1]
-        fuses = bool(stage_scales(last))
-        return fuses and not any(part.stage == last.name for part in parts)
-
     def _found(self, doc_id: str) -> list[bool] | None:
         """Of each source of a hybrid whether it found the document; None where none did."""
         found = [row_of(run, doc_id) is not None for run in self.steps[0].runs]
         return found if any(found) else None
-
-    def _notes(
-        self,
-        row: int | None,
-        parts: tuple[FusionPart, ...],
-        terms: tuple[TermPart, ...],
-        hints: Hints,
-    ) -> tuple[str, ...]:
-        notes = []
-        if row is None:
-            notes.append(
-                f"not among the {len(self.run.doc):,} candidates: it has no rank, and is scored on "
-                "their scale"
-            )
-        if self.lexical is not None and not any(part.document_frequency for part in terms):
-            notes.append("no document has a term of the query")
-        if self._is_unscored(parts):
-            notes.append(f"{self.steps[-1].name} did not score it: it keeps its order below")
-        if not self.can_rescore:
-            notes.append(
-                f"not scored without its words: {self.steps[-1].name} scores no text alone"
-            )
-        if hints.why_not:
-            notes.append(f"no gradient and no attention: {hints.why_not}")
-        return tuple(notes)
 
 
 def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:

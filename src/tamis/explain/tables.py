@@ -9,7 +9,9 @@ from tamis.pages.text_format import shorten, signed
 from tamis.types.explanation import Explanation, LexicalFacts, PartDifference
 
 NAMES_OF_PARAMETERS = {"bm25": "BM25", "ql": "query likelihood"}
-MAX_NAME = 24
+MAX_NAME = 20
+"""So that every table fits 80 columns."""
+MAX_NAME_BESIDE_HINTS = 16
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,10 @@ def passage_line(found: Explanation) -> str:
 def number(value: float | None) -> str:
     """A score or a part of one.
 
-    >>> number(3.14159), number(None), number(-0.00001)
-    ('3.1416', '–', '0.0000')
+    >>> number(3.14159), number(-2.5), number(None), number(-0.00001)
+    ('3.1416', '−2.5000', '–', '0.0000')
     """
-    return "–" if value is None else f"{value + 0.0:.4f}".replace("-0.0000", "0.0000")
+    return "–" if value is None else signed(value).removeprefix("+")
 
 
 def _rank(rank: int | None) -> str:
@@ -165,11 +167,12 @@ def _words(found: Explanation) -> Iterator[Table]:
     has_gradient = any(word.gradient is not None for word in found.words)
     has_attention = any(word.attention is not None for word in found.words)
     heads += ["gradient*"] * has_gradient + ["attention*"] * has_attention
+    longest = MAX_NAME_BESIDE_HINTS if len(heads) > 4 else MAX_NAME
     rows = []
     for word in found.words:
         row = [
-            shorten(word.term, MAX_NAME),
-            shorten(", ".join(word.words), MAX_NAME),
+            shorten(word.term, longest),
+            shorten(", ".join(word.words), longest),
             number(word.score_without),
             signed(word.change),
         ]

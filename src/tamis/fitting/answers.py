@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ from tamis.search.hits import Hit, make_hit
 from tamis.types import Document, Queries, Query, Run, Source
 from tamis.types.columns import PASSAGE, PREVIOUS_SCORE, TRUNCATED_TOKENS
 from tamis.types.conditions import Where, as_conditions
-from tamis.types.pipeline import Then
+from tamis.types.pipeline import DEFAULT_TOP, Then
 
 if TYPE_CHECKING:
     from tamis.fitting.sieve import Sieve
@@ -67,6 +67,8 @@ class Answer:
     depth: int | None
     """How many documents the re-ranker scored; None of a pipeline without one."""
     truncated_tokens: int
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+    """What every step of the pipeline made of the query."""
 
     @property
     def reranked(self) -> bool:
@@ -82,11 +84,12 @@ def search_answer(
     *,
     wrap: WrapScorer | None = None,
     skip: bool = False,
+    deep: bool = False,
 ) -> Answer:
     """The best documents for some words, as `Sieve.search` finds them, with all there is to tell.
 
     `wrap` puts another scorer in place of the re-ranker's; with `skip` a document whose score is
-    no number is left below.
+    no number is left below. `deep` steps give as many candidates as an explanation goes by.
     """
     source = sieve.fresh_source()
     conditions = as_conditions(where)
@@ -95,7 +98,7 @@ def search_answer(
     steps = trace(
         _with_scorer(source, wrap, skip),
         Queries.of([Query("q", query)]),
-        sys.maxsize if has_stage else top,
+        sys.maxsize if has_stage else max(top, DEFAULT_TOP if deep else 0),
     )
     run = steps[-1].run
     hits = sieve.hits(run.top(top))["q"]
@@ -105,6 +108,7 @@ def search_answer(
         len(run.doc),
         _depth(steps),
         _truncated(steps),
+        tuple(steps),
     )
 
 

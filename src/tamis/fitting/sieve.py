@@ -50,6 +50,7 @@ from tamis.types.conditions import Where, as_conditions
 from tamis.types.explanation import Explanation
 
 if TYPE_CHECKING:
+    from tamis.explain.result import Search
     from tamis.fitting.result import FitResult
 
 KIND = "sieve"
@@ -272,17 +273,26 @@ class Sieve:
         `other` document also by what the two differ. `where` are the conditions of the search.
         See docs/how-to/explain.md.
         """
-        from tamis.explain.result import ShownScores, explain_result  # a search needs neither
+        from tamis.explain.result import Search  # a search needs neither
 
         source = self.fresh_source().where(*as_conditions(where))
+        asked = Search.of(source, self.index, query_text(query))
+        return self.explain_search(asked, doc_id, other)
+
+    def explain_search(
+        self, asked: Search, doc_id: str | None = None, other: str | None = None
+    ) -> Explanation:
+        """The same for a search of this sieve that was made already: several of its hits are
+        explained without searching again.
+        """
+        from tamis.explain.result import ShownScores, explain_search
+
         calibration = self.calibration
         is_tested = self.manifest.get("threshold_test") is not None
         threshold = calibration.threshold if calibration is not None and is_tested else None
         scale = ShownScores(self.scores, calibration is not None, threshold)
-        return explain_result(
-            source, self.index, query_text(query), doc_id, other, scale=scale,
-            system=str(self.manifest["selected"]),
-        )  # fmt: skip
+        system = str(self.manifest["selected"])
+        return explain_search(asked, doc_id, other, scale=scale, system=system)
 
     def rerank(self, query: str, texts: Iterable[str], top: int | None = None) -> list[Ranked]:
         """Texts of your own, best first, as the selected pipeline ranks documents.

@@ -39,6 +39,11 @@ class BatchedScorer:
         return scale
 
     @property
+    def scorer(self) -> Scorer:
+        """The scorer itself, which an explanation asks for more than scores."""
+        return self._scorer
+
+    @property
     def tokens(self) -> Any:
         """The tokenizer of the scorer, if it has one."""
         return getattr(self._scorer, "tokens", None)

@@ -9,14 +9,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from tamis.explain.result import Search
 from tamis.fitting.answers import Answer, AnswerHit, rerank_answer, search_answer
+from tamis.fitting.own_documents import with_scorer
 from tamis.fitting.sieve import Sieve
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank
 from tamis.scorers.tokenized import TokenScorer
 from tamis.search.dense import DenseSource
-from tamis.serve.batched_scorer import batched
+from tamis.serve.batched_scorer import BatchedScorer, batched
 from tamis.serve.batcher import Batcher
 from tamis.serve.errors import TruncationError
 from tamis.serve.jobs import Job
@@ -24,7 +26,7 @@ from tamis.serve.observer import Observer
 from tamis.serve.requests import RankAnswer, RankedItem, RankRequest, SearchRequest
 from tamis.serve.served import Health, Served, estimated_tokens, new_admission
 from tamis.serve.settings import Limits
-from tamis.types import Scorer
+from tamis.types import Scorer, Source, Stage
 
 SEARCH_TOKENS = 200
 """What a search counts beside what its re-ranker reads."""
@@ -101,17 +103,19 @@ class ServedSieve(Served):
     def _search(self, job: Job, request: SearchRequest) -> RankAnswer:
         found = search_answer(
             self.sieve, request.query, request.top, request.where,
-            wrap=self._wrap(job), skip=job.deadline is not None,
+            wrap=self._wrap(job), skip=job.deadline is not None, deep=request.explain,
         )  # fmt: skip
         answer = self._answer(job, found)
-        if not request.explain:
+        if not request.explain or not answer.items:
             return answer
-        explained = (self._explain(job, request, item) for item in answer.items)
+        steps = (replace(step, of=_with_own_scorer(step.of)) for step in found.steps)
+        asked = Search(self.sieve.index, request.query, tuple(steps))
+        explained = (self._explain(job, asked, item) for item in answer.items)
         return replace(answer, items=tuple(explained))
 
-    def _explain(self, job: Job, request: SearchRequest, item: RankedItem) -> RankedItem:
+    def _explain(self, job: Job, asked: Search, item: RankedItem) -> RankedItem:
         job.check()
-        explanation = self.sieve.explain(request.query, item.id)
+        explanation = self.sieve.explain_search(asked, item.id)
         return replace(item, explanation=explanation.to_json())
 
     def _rank(self, job: Job, request: RankRequest) -> RankAnswer:
@@ -175,6 +179,13 @@ class ServedSieve(Served):
             "verified": self.sieve.verified,
             "calibrated": self.sieve.calibration is not None,
         }
+
+
+def _with_own_scorer(part: Source | Stage) -> Source | Stage:
+    """A part of a pipeline with its scorer itself, not the one that scores with other requests."""
+    if not isinstance(part, Stage):
+        return part
+    return with_scorer(part, lambda each: each.scorer if isinstance(each, BatchedScorer) else each)
 
 
 def item_of(hit: AnswerHit) -> RankedItem:
