@@ -1303,8 +1303,12 @@ def test_an_export_that_differs_from_torch_is_not_used(
 ) -> None:
     monkeypatch.setattr("tamis.fitting.query_encoder_export.MAX_DIFFERENCE", -1.0)
     monkeypatch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
+    caplog.set_level("INFO", "tamis")
     _, sieve = fit(request(collection(tmp_path / "docs"), tmp_path / "s", base))
     assert sieve is not None
+    slow = ("reading ", "measuring how fast", "exporting the encoder")
+    begun = [text for text in caplog.messages if text.startswith(slow)]
+    assert [text.startswith(start) for text, start in zip(begun, slow, strict=True)] == [True] * 3
     assert '"backend": "onnx"' not in json.dumps(sieve.manifest["pipeline"])
     assert any("encoded by torch" in message for message in caplog.messages)
 
