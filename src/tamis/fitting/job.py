@@ -116,7 +116,7 @@ def _log_steps(plan: Plan, work: Workspace) -> None:
         if message := progress.begin(timing.step, spent()):
             _log.info("%s", message)
 
-    work.on_begin = begin
+    work.on_begin, work.on_left_out = begin, progress.leave_out
 
 
 def _fit_and_write(
