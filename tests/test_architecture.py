@@ -99,6 +99,17 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_opening_a_sieve_imports_nothing_that_trains_or_explains() -> None:
+    code = (
+        "import sys, tamis.fitting.sieve;"
+        "heavy = ('tamis.training', 'tamis.labels', 'tamis.explain.result', 'tamis.backends._', "
+        "'torch', 'jinja2');"
+        "sys.exit(', '.join(name for name in sys.modules if name.startswith(heavy)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_base_install_does_not_need_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None;"

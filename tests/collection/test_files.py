@@ -289,6 +289,9 @@ def test_faults(tmp_path: Path, name: str, content: bytes, line: int, problem: s
 def test_faults_can_be_skipped(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"K\xf6rner")
     write(tmp_path / "b.txt", "good")
+    with pytest.raises(LineError) as caught:
+        list(documents_of(tmp_path))
+    assert "leave such files out: --on-error skip" in str(caught.value.hint)
     documents = documents_of(tmp_path, skip=True)
     assert [document.id for document in documents] == ["b.txt"]
     assert documents.faults.count == 1
@@ -362,4 +365,11 @@ def test_pdf_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     faults = Faults()
     assert [document.id for document in open_files(tmp_path, faults).documents] == ["b.txt"]
     assert faults.left_out[".pdf"] == 1
-    assert faults.missing_extras == [f"{install_command('pdf')} reads .pdf files"]
+    assert faults.missing_extras == [f".pdf files are left out; {install_command('pdf')}"]
+    write(tmp_path / "c.html", "<p>text</p>")
+    monkeypatch.setattr("tamis.collection.files.has_extractor", lambda: False)
+    open_files(tmp_path, faults)
+    assert faults.missing_extras[1] == (
+        ".pdf files are left out, HTML pages keep their navigation and footers; "
+        + install_command("pdf", "html")
+    )

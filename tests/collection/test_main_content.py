@@ -71,7 +71,7 @@ def test_without_the_extra_all_text_is_read_and_that_is_said(
     [document] = open_files(tmp_path, faults).documents
     assert document.text.endswith("All rights reserved.")
     [note] = faults.notes()
-    assert note == "pip install 'tamis[html]' leaves out navigation and footers of HTML pages"
+    assert note == "HTML pages keep their navigation and footers; pip install 'tamis[html]'"
 
 
 def test_the_name_of_a_site_is_left_out_and_a_heading_stays() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tamis.explain import explain_result
 from tamis.explain._gradients import (
     bi_encoder_gradient,
     cross_encoder_gradient,
@@ -18,6 +17,7 @@ from tamis.explain._gradients import (
 )
 from tamis.explain.hints import Hints, hints_of
 from tamis.explain.pair_tokens import pair_tokens, prompt_tokens, text_tokens
+from tamis.explain.result import explain_result
 from tamis.models import import_model
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.bi_encoder import BiEncoder

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 import tamis
 from tamis.errors import InputError
-from tamis.explain import explain_result
 from tamis.explain.rescore import rescore
-from tamis.explain.result import Search, ShownScores
+from tamis.explain.result import Search, ShownScores, explain_result
 from tamis.explain.terms import without_term
 from tamis.fitting.sieve import Sieve
 from tamis.models import import_model

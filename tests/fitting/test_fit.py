@@ -19,7 +19,7 @@ from tamis import durable
 from tamis.cli.app import run
 from tamis.collection.beir import write_judged
 from tamis.collection.querylog import query_id
-from tamis.errors import InputError, OutputError
+from tamis.errors import InputError, OutputError, TrainingError
 from tamis.evaluation import evaluate
 from tamis.fitting import candidate_models, reranker_runs
 from tamis.fitting.answer_features import features
@@ -89,7 +89,7 @@ def request(folder: Path, out: Path, base: Path | None, **options: Any) -> FitRe
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts as short as the tiny model takes."""
-    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", 24)
 
 
 def test_with_judgements_everything_is_tried_and_one_way_is_handed_over(
@@ -269,6 +269,26 @@ def test_a_learning_curve_that_cannot_be_drawn_stops_nothing(
     assert sieve is not None and plan.has("learning_curve")
     assert curve_sizes(sieve) == [0, 24]
     assert "no point at 12 queries: there is nothing" in caplog.text
+
+
+def test_steps_that_are_left_out_are_not_waited_for(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = reranker_runs._train_in_time
+
+    def train(fit: Any, kind: Any, *given: Any) -> Path | None:
+        if kind.trainings:
+            raise TrainingError("there is no time left for it")
+        return real(fit, kind, *given)
+
+    monkeypatch.setattr(reranker_runs, "_train_in_time", train)
+    monkeypatch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
+    caplog.set_level("INFO", "tamis")
+    fit(request(collection(tmp_path / "docs"), tmp_path / "s", base))
+    steps = [text for text in caplog.messages if text.startswith("step ")]
+    planned = [step.key for step in PLAN.steps if step.planned]
+    assert steps[1].startswith(f"step 2 of {len(planned)}, ")
+    assert steps[2].startswith(f"step 3 of {len(planned) - 1}, ")
 
 
 def test_without_judgements_nothing_is_claimed(tmp_path: Path, base: Path) -> None:
@@ -459,7 +479,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, base: Path) -> tuple[Path, S
     """A collection, and the sieve of a fit that was not stopped."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
+        patch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", 24)
         patch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
         _, sieve = fit(request(collection(folder / "docs"), folder / "s", base))
     assert sieve is not None
@@ -1303,8 +1323,12 @@ def test_an_export_that_differs_from_torch_is_not_used(
 ) -> None:
     monkeypatch.setattr("tamis.fitting.query_encoder_export.MAX_DIFFERENCE", -1.0)
     monkeypatch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
+    caplog.set_level("INFO", "tamis")
     _, sieve = fit(request(collection(tmp_path / "docs"), tmp_path / "s", base))
     assert sieve is not None
+    slow = ("reading ", "measuring how fast", "exporting the encoder")
+    begun = [text for text in caplog.messages if text.startswith(slow)]
+    assert [text.startswith(start) for text, start in zip(begun, slow, strict=True)] == [True] * 3
     assert '"backend": "onnx"' not in json.dumps(sieve.manifest["pipeline"])
     assert any("encoded by torch" in message for message in caplog.messages)
 

@@ -191,7 +191,7 @@ def test_additions_and_deletions_by_hand(
     assert "would be deleted" in capsys.readouterr().err
     assert tamis_command(["update", "my.sieve", "more.jsonl", "--no-sync"]) == 0
     assert tamis_command(["update", "my.sieve", "--delete", "y", "--delete", "nobody"]) == 0
-    assert "1 ids are not in the sieve" in capsys.readouterr().err
+    assert "1 id is not in the sieve, such as nobody" in capsys.readouterr().err
     with pytest.raises(InputError, match="nothing was changed"):
         sieve.update(more, max_deleted=0.5)
     assert sieve.update(more).deleted == 41

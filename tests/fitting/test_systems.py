@@ -142,7 +142,7 @@ def test_names_are_shown_and_never_parsed(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every system renamed: the same selection, and the same figures in the report."""
-    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", 24)
     monkeypatch.setattr("tamis.fitting.job.make_plan", lambda *_: PLAN)
     folder = collection(tmp_path / "docs")
     before = fit_tiny(folder, tmp_path / "before", base)

@@ -122,6 +122,20 @@ def test_it_stays_within_its_size_and_what_was_used_last_stays(
         assert cached.known(used).all() and cached.known(texts(50, 5000)).all()
 
 
+def test_a_smaller_bound_holds_although_nothing_is_encoded(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    for n in range(4):
+        with open_cached_encoder(Letters(), folder) as cached:
+            cached.encode(texts(100, 100 * n))
+    size = sum(file.stat().st_size for file in shards(folder)[0].iterdir())
+    with open_cached_encoder(Letters(), folder, max_bytes=5 * size // 2) as cached:
+        cached.encode(texts(100, 300))
+        assert cached.num_encoded == 0
+    assert len(shards(folder)) == 2
+    with open_cached_encoder(Letters(), folder) as cached:
+        assert cached.known(texts(100, 300)).all()
+
+
 def test_many_small_shards_become_one(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     for n in range(module.MAX_SMALL_SHARDS + 3):

@@ -460,6 +460,17 @@ def expected_run(tmp_path: Path) -> Any:
     return index.dense(Numbers(2))(asked([1, 2], [-1, 3]))
 
 
+def test_progress_is_told_long_before_a_block_of_512(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        durable.Progress, "advance", lambda of, count=1: told.append((of.what, count))
+    )
+    made(tmp_path / "index", [[n, 1] for n in range(1, 251)])
+    assert [count for what, count in told if what == "encoding"] == [32, 64, 128, 26]
+
+
 def test_a_kill_loses_one_block_at_most(stopped: Path, tmp_path: Path) -> None:
     verify(stopped)
     assert Index.open(stopped).bm25()(asked([7, 2]))["q0"].ids

@@ -57,7 +57,7 @@ OnError = Annotated[
     Literal["raise", "skip"],
     typer.Option(
         "--on-error",
-        help="At a bad line: stop there (raise), or skip it and report how many (skip).",
+        help="At a bad line or file: stop there (raise), or skip it and report how many (skip).",
         rich_help_panel=INPUT_PANEL,
     ),
 ]

@@ -138,8 +138,12 @@ def _delete(index: Index, ids: list[str]) -> None:
         return
     num_deleted = index.delete(ids)
     unknown = len(set(ids)) - num_deleted
-    more = f"; warning: {unknown:,} ids are not in the index" if unknown else ""
+    more = f"; warning: {_in_words(unknown)} not in the index" if unknown else ""
     say(f"deleted {num_deleted:,} of {len(set(ids)):,} documents{more}")
+
+
+def _in_words(ids: int) -> str:
+    return "1 id is" if ids == 1 else f"{ids:,} ids are"
 
 
 def _update_sieve(
@@ -153,7 +157,7 @@ def _update_sieve(
     """Bring a sieve up to date, and say when a new fit is due."""
     unknown = [name for name in ids if name not in sieve.index]
     if unknown:
-        say(f"warning: {len(unknown):,} ids are not in the sieve, such as {unknown[0]}")
+        say(f"warning: {_in_words(len(unknown))} not in the sieve, such as {unknown[0]}")
     changes = sieve.update(
         None if documents is None else documents.documents,
         delete_missing=sync is not False,

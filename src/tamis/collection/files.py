@@ -64,10 +64,16 @@ class FileDocuments:
             self.faults.meet(LineError(path, 1, problem, hint="it was there a moment ago"))
         except Unreadable as error:
             self.faults.unread.add(name)
-            self.faults.meet(LineError(path, error.line, error.problem, hint=error.hint))
+            self.faults.meet(LineError(path, error.line, error.problem, hint=self._way_out(error)))
         else:
             return self._document(name, content)
         return None
+
+    def _way_out(self, error: Unreadable) -> str:
+        """How to mend a file, or to go on without it where there are others."""
+        if len(self.names) == 1:
+            return error.hint
+        return f"{error.hint}, or leave such files out: --on-error skip, in Python on_error='skip'"
 
     def _document(self, name: str, content: FileContent) -> Document:
         if (problem := content.bad_front_matter) is not None:
@@ -104,14 +110,23 @@ def open_files(path: Path, faults: Faults) -> Collection:
     faults.left_out = left_out
     names, missing = _without_missing_packages(names, faults)
     extras = {EXTRA_OF[PACKAGES[suffix]] for suffix in missing}
-    effects = [f"reads {' and '.join(sorted(missing))} files"] if missing else []
+    effects = [f"{_listed(sorted(missing))} files are left out"] if missing else []
     if not has_extractor() and suffixes & {".html", ".htm"}:
         extras.add("html")
-        effects.append("leaves out navigation and footers of HTML pages")
+        effects.append("HTML pages keep their navigation and footers")
     if extras:
-        faults.missing_extras.append(f"{install_command(*extras)} {' and '.join(effects)}")
+        faults.missing_extras.append(f"{', '.join(effects)}; {install_command(*extras)}")
     documents = FileDocuments(root, tuple(names), faults)
     return Collection(path.resolve().name, "files", documents, faults=faults)
+
+
+def _listed(words: list[str]) -> str:
+    """Words as a list in a sentence.
+
+    >>> _listed([".docx", ".pdf", ".pptx"])
+    '.docx, .pdf and .pptx'
+    """
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _suffix(name: str) -> str:

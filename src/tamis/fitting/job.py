@@ -116,7 +116,7 @@ def _log_steps(plan: Plan, work: Workspace) -> None:
         if message := progress.begin(timing.step, spent()):
             _log.info("%s", message)
 
-    work.on_begin = begin
+    work.on_begin, work.on_left_out = begin, progress.leave_out
 
 
 def _fit_and_write(
@@ -181,6 +181,7 @@ def open_inputs(request: FitRequest, work: Workspace) -> FitInputs:
     base, why_no_base = _open_base(request, work)
     path = work.path("index")
     if not path.exists():
+        _log.info("reading %s", request.name)
         with work.timed(Timing("bm25", "index")):
             Index.build(collection.documents, path, analyzer)
         for warning in collection.faults.all_notes():
@@ -313,6 +314,7 @@ def measure_data(inputs: FitInputs) -> tuple[DataSizes, float]:
     if reason:
         _log.warning("the base model is used as it is: tamis does not train %s", reason)
     if base is not None:
+        _log.info("measuring how fast the base model is here")
         scorer = inputs.open_model(base.folder)
         texts, queries = sample_texts(inputs), list(splits.queries.texts or ())
         pace = measured_pace(scorer, PACE_QUERY, texts) if texts else 0.0

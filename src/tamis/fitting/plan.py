@@ -102,11 +102,20 @@ class PlanProgress:
     >>> progress = PlanProgress(Plan(steps, 3, 100, 100, 0.01))
     >>> progress.begin("bm25", {}), progress.begin("bm25", {}), progress.begin("base", {"bm25": 2})
     ('step 1 of 2, about 63 s left: BM25', '', 'step 2 of 2, about 60 s left: base model')
+    >>> progress = PlanProgress(Plan(steps, 3, 100, 100, 0.01))
+    >>> progress.leave_out("base")
+    >>> progress.begin("bm25", {})
+    'step 1 of 1, about 3 s left: BM25'
     """
 
     def __init__(self, plan: Plan, begun: Iterable[str] = ()) -> None:
         self.steps = {step.key: step for step in plan.steps if step.planned}
         self.begun = {key for key in begun if key in self.steps}
+
+    def leave_out(self, key: str) -> None:
+        """Expect a step no longer, unless it has begun."""
+        if key not in self.begun:
+            self.steps.pop(key, None)
 
     def begin(self, key: str, spent: Mapping[str, float]) -> str:
         """The message where a step begins for the first time, else nothing; `spent` are the

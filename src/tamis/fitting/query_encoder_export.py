@@ -90,6 +90,7 @@ def _log_missing(extras: set[str]) -> dict[str, Any]:
 
 def _write_and_compare(fit: FitInputs, model: Path) -> dict[str, Any]:
     assert fit.base is not None
+    _log.info("exporting the encoder of queries to ONNX")
     torch_encoder = cast(BiEncoder, fit.open_model(model))
     _write(torch_encoder, model)
     documents = documents_of(model)

@@ -12,6 +12,7 @@ import xxhash
 from tamis.collection._records import Columns
 from tamis.collection.base import Collection, OnError
 from tamis.collection.judgements import split_of
+from tamis.fitting.sieve_layout import SIEVE_LAYOUT, cache_beside
 from tamis.search.cached_encoder import DEFAULT_SIZE
 from tamis.splits import is_test
 from tamis.training.precision import Placement
@@ -21,8 +22,6 @@ DEFAULT_BASE = "all-MiniLM-L6-v2"
 DEFAULT_MINUTES = 30
 JUDGED_SPLIT = "judged"
 """The split of judgements without a name for it: some of them are set aside for the test."""
-SIEVE_LAYOUT = 4
-"""The version of the folder that a fit writes."""
 
 
 def fit_split_of(path: Path | str) -> str:
@@ -33,15 +32,6 @@ def fit_split_of(path: Path | str) -> str:
     ('test', 'judged')
     """
     return split_of(path, "test" if is_test(Path(path).name) else JUDGED_SPLIT)
-
-
-def cache_beside(sieve: Path) -> Path:
-    """The embedding cache of a sieve where no other is named.
-
-    >>> cache_beside(Path("my.sieve")).name
-    'my.sieve.embeddings'
-    """
-    return sieve.with_name(f"{sieve.name}.embeddings")
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,6 +63,7 @@ def train_rerankers(
             models[kind] = [_train_in_time(fit, kind, fold, len(folds)) for fold in folds]
         except (TrainingError, InputError) as error:
             _log.info("%s is left out: %s", kind.name, error)
+            fit.work.on_left_out(kind.complexity_group)
     return models
 
 

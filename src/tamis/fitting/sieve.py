@@ -28,8 +28,8 @@ from tamis.fitting.calibration import Calibration
 from tamis.fitting.json_records import from_json
 from tamis.fitting.lexical_scores import lexical_part, with_own_lexical_scores
 from tamis.fitting.own_documents import rank_documents
-from tamis.fitting.request import SIEVE_LAYOUT, cache_beside
 from tamis.fitting.score_scale import ScoreScale
+from tamis.fitting.sieve_layout import SIEVE_LAYOUT, cache_beside
 from tamis.manifest import expect, read_manifest
 from tamis.models.folder import verify_model
 from tamis.models.ranked import Ranked

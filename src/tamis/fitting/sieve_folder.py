@@ -29,7 +29,6 @@ from tamis.fitting.report_failures import (
     no_common_word,
     queries_with_missing,
 )
-from tamis.fitting.request import SIEVE_LAYOUT
 from tamis.fitting.result import FitResult, evaluation_to_json
 from tamis.fitting.score_scale import ScoreScale, score_scale
 from tamis.fitting.selection import Selected, bm25_system
@@ -45,6 +44,7 @@ from tamis.fitting.sieve import (
     Pipeline,
     run_file,
 )
+from tamis.fitting.sieve_layout import SIEVE_LAYOUT
 from tamis.fitting.workspace import request_digest
 from tamis.manifest import write_manifest
 from tamis.models.licences import licence_of

@@ -46,6 +46,8 @@ class Workspace:
     timings: list[Timing] = field(default_factory=list)
     on_begin: Callable[[Timing], None] = lambda timing: None
     """Called before anything that is timed."""
+    on_left_out: Callable[[str], None] = lambda step: None
+    """Called with the key of a step of which something is left out."""
 
     def path(self, name: str) -> Path:
         """Where an output lies; the folder around it exists."""

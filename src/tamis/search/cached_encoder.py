@@ -230,6 +230,8 @@ class CachedEncoder:
     def flush(self) -> None:
         """Write what waits as a shard; the shards that were used longest ago go if it is full."""
         if not self._waiting:
+            if self._is_too_large():  # another writer's bound was larger
+                self._make_room()
             return
         keys, rows, truncated_tokens = (
             np.concatenate(columns) for columns in zip(*self._waiting, strict=True)
@@ -263,9 +265,13 @@ class CachedEncoder:
             return None
         return _Shard.open(path, self.probe)
 
+    def _is_too_large(self) -> bool:
+        return self.folder.is_dir() and (sum(map(_size, _all_shards(self.folder))) > self.max_bytes)
+
     def _make_room(self) -> None:
         """Make few shards of many small ones, and remove those used longest ago."""
-        with suppress(OutputError), durable.locked(self.folder):  # another process is at it
+        # another process is at it, or the folder is only to be read
+        with suppress(OutputError, OSError), durable.locked(self.folder):
             self._merge_small()
             sizes = {path: _size(path) for path in _all_shards(self.folder)}
             total = sum(sizes.values())

@@ -38,6 +38,9 @@ from tamis.types import Document, Encoder
 
 BLOCK_ROWS = 512
 """A block ends with the document that brings it to so many rows."""
+FIRST_BLOCK_ROWS = 32
+"""The first block is smaller, and each of the next twice as large, so that the time left is told
+after seconds where a block takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -174,15 +177,17 @@ def _blocks(documents: Iterable[tuple[int, Document]], job: Job) -> Iterator[_Bl
     places: list[tuple[int, int]] = []
     ids: list[str] = []
     count = left_out = number = 0
+    rows = min(FIRST_BLOCK_ROWS, BLOCK_ROWS)
     for number, document in documents:
         splits = split(document, job.spec, tokens=job.tokens)
         texts += [text_of(document, passage, job.spec.title) for passage in splits.passages]
         places += [(number, passage.number) for passage in splits.passages]
         ids += [document.id] * len(splits.passages)
         count, left_out = count + 1, left_out + splits.left_out
-        if len(texts) >= BLOCK_ROWS:
+        if len(texts) >= rows:
             yield _Block(number + 1, count, left_out, texts, places, ids)
             texts, places, ids, count, left_out = [], [], [], 0, 0
+            rows = min(2 * rows, BLOCK_ROWS)
     if count:
         yield _Block(number + 1, count, left_out, texts, places, ids)
 
