@@ -33,16 +33,20 @@ class TeacherCheck:
     """The share of questions whose best choice is the teacher's."""
     correlation: float
     """Of the choices' scores with the teacher's, within a question; the mean over questions."""
+    compared: int
+    """How many questions these two are of: those in which the teacher tells choices apart."""
     accuracy: float
     teacher_accuracy: float
     questions: int
+    """How many questions accuracy is of: all."""
 
     def __str__(self) -> str:
         return (
             f"k={self.k} {self.system}, seed {self.seed}: {self.teacher}'s best choice in "
-            f"{100 * self.same_best:.1f}% of {self.questions} held-out training questions, mean "
+            f"{100 * self.same_best:.1f}% of {self.compared} held-out training questions, mean "
             f"correlation of the choices' scores {self.correlation:.3f}; accuracy "
-            f"{100 * self.accuracy:.1f}, {self.teacher}'s {100 * self.teacher_accuracy:.1f}"
+            f"{100 * self.accuracy:.1f}, {self.teacher}'s {100 * self.teacher_accuracy:.1f}, "
+            f"of {self.questions}"
         )
 
 
@@ -58,19 +62,18 @@ def check_teacher(
     answered = [measure_choice(questions, index, one[1], k, threads=1).answered
                 for one in (student, teacher)]  # fmt: skip
     scores = [[one.scores for one in some] for some in answered]
-    same, correlation = agreement(*scores)
+    same, correlation, compared = agreement(*scores)
     right = [accuracies(some)[OVERALL].value for some in answered]
     return TeacherCheck(
-        student[0], teacher[0], k, seed, same, correlation, *right, len(questions)
-    )  # fmt: skip
+        student[0], teacher[0], k, seed, same, correlation, compared, *right, len(questions)
+    )
 
 
 def agreement(
     scores: Sequence[Sequence[float]], teacher: Sequence[Sequence[float]]
-) -> tuple[float, float]:
-    """How often the best choice is the teacher's, and the mean correlation within questions.
-
-    Questions whose choices all have equal scores with the teacher are left out.
+) -> tuple[float, float, int]:
+    """How often the best choice is the teacher's, the mean correlation within questions, and of
+    how many: questions whose choices all have equal scores with the teacher are left out.
     """
     same, correlations = [], []
     for own, taught in zip(scores, teacher, strict=True):
@@ -79,7 +82,7 @@ def agreement(
         same.append(float(int(np.argmax(own)) == int(np.argmax(taught))))
         spread = np.std(own) > 0
         correlations.append(float(np.corrcoef(own, taught)[0, 1]) if spread else 0.0)
-    return float(np.mean(same)), float(np.mean(correlations))
+    return float(np.mean(same)), float(np.mean(correlations)), len(same)
 
 
 def write_check(check: TeacherCheck, path: Path) -> None:
