@@ -63,9 +63,9 @@ def check_teacher(
                 for one in (student, teacher)]  # fmt: skip
     scores = [[one.scores for one in some] for some in answered]
     same, correlation, compared = agreement(*scores)
-    right = [accuracies(some)[OVERALL].value for some in answered]
+    right, taught = (accuracies(some)[OVERALL].value for some in answered)
     return TeacherCheck(
-        student[0], teacher[0], k, seed, same, correlation, compared, *right, len(questions)
+        student[0], teacher[0], k, seed, same, correlation, compared, right, taught, len(questions)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,7 +75,9 @@ def task(tmp_path: Path) -> benchmark.Task:
     again = {**records[6], "id": "again", "question": "which of these tools is no bowl"}
     facts = [{"_id": tool, "text": f"a bee and a {tool}"} for tool in tools]
     test = [{**records[0], "id": "t"}]
-    splits = {"train": [*records, again], "dev": test, "test": test, "facts": facts}
+    splits: dict[str, list[Any]] = {
+        "train": [*records, again], "dev": test, "test": test, "facts": facts
+    }  # fmt: skip
     for name, lines in splits.items():
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (data / f"{name}.jsonl").write_text(text, "utf-8")
