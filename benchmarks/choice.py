@@ -25,9 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.choice_teachers import check_teacher, read_checks, write_check
 from tamis.collection.readers import open_collection
 from tamis.durable import new_file
 from tamis.evaluation.significance import randomisation_test, t_interval
+from tamis.models.model_lookup import Ranker
 from tamis.search import Index
 from tamis.tasks.choice import (
     Evidence,
@@ -75,6 +77,9 @@ PAPER: Mapping[tuple[str, int], tuple[float | None, float, float]] = {
 """All, Challenge and Easy of its table 2; its BM25 and alignment are of other papers."""
 SCORES_RECIPE, GOLD_RECIPE = "infuse-scores-small", "infuse-gold-small"
 SAMPLE_SEED = 0
+CHECK_QUESTIONS = 200
+"""How many training questions outside the sample a first step is checked on."""
+CHECKS = "checks"
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,8 @@ class Task:
     test: list[Question]
     all_test: list[Question]
     evidence: list[Question]
+    held_out: list[Question]
+    """Training questions outside the sample, to check a first step on."""
     index: Index
     sizes: Sizes
 
@@ -137,11 +144,15 @@ def open_task(data: Path, work: Path, sizes: Sizes) -> Task:
         Index.build(open_collection(data / "facts.jsonl").documents, index_folder)
     test = read_split(data, "test")
     learnt = without_test(read_split(data, "train"), test)
+    train = draw_questions(learnt, sizes.train, SAMPLE_SEED)
+    drawn = {question.id for question in train}
+    rest = [question for question in learnt if question.id not in drawn]
     return Task(
-        draw_questions(learnt, sizes.train, SAMPLE_SEED),
+        train,
         draw_questions(test, sizes.test, SAMPLE_SEED),
         test,
         draw_questions(read_split(data, "dev"), sizes.evidence, SAMPLE_SEED),
+        draw_questions(without_test(rest, train), CHECK_QUESTIONS, SAMPLE_SEED),
         Index.open(index_folder),
         sizes,
     )
@@ -150,15 +161,12 @@ def open_task(data: Path, work: Path, sizes: Sizes) -> Task:
 def compute(task: Task, models: Path, work: Path, system: str, k: int, seed: int) -> Cell:
     """Train what has to be trained, answer the test questions, rank the evidence."""
     trained: dict[str, Any] = {"train_rows": 0, "train_seconds": 0.0}
-    name = {BM25: "bm25", ALIGNMENT: f"alignment:{models / 'glove50'}"}.get(system)
-    name = name or str(models / task.sizes.base)
     if system not in UNTRAINED:
-        began, folder = time.process_time(), model_folder(work, system, k, seed)
-        losses, rows = train(task, models, work, system, k, seed)
-        trained = {"train_rows": rows, "train_seconds": time.process_time() - began}
-        trained["losses"], name = losses, str(folder)
+        began = time.process_time()
+        ends, rows = train(task, models, work, system, k, seed)
+        trained = {"train_rows": rows, "train_seconds": time.process_time() - began, "losses": ends}
     began = time.process_time()
-    ranker = open_model(name, task.index, threads=1)
+    ranker = open_system(task, models, work, system, k, seed)
     result = measure_choice(task.test, task.index, ranker, k, threads=1)
     seconds = time.process_time() - began
     evidence = rank_evidence(task.evidence, task.index, ranker, task.sizes.evidence_depth, 1)
@@ -168,6 +176,28 @@ def compute(task: Task, models: Path, work: Path, system: str, k: int, seed: int
         [list(one.scores) for one in result.answered], evidence,
         pairs=k * sum(len(one.scores) for one in result.answered), score_seconds=seconds, **trained,
     )  # fmt: skip
+
+
+def open_system(
+    task: Task, models: Path, work: Path, system: str, k: int, seed: int
+) -> Ranker | None:
+    """What scores the facts of a system, which is trained if it has to be."""
+    name = {BM25: "bm25", ALIGNMENT: f"alignment:{models / 'glove50'}"}.get(system)
+    base = models / task.sizes.base
+    folder = base if system == PRETRAINED else model_folder(work, system, k, seed)
+    return open_model(name or str(folder), task.index, threads=1)
+
+
+def check(task: Task, models: Path, work: Path, system: str, k: int, seed: int) -> None:
+    """Compare a first step with its teacher, and the untrained model with both; keep it."""
+    teachers = [TEACHER[system]] if system in TEACHER else []
+    teachers = teachers or ([BM25, ALIGNMENT] if system == PRETRAINED else [])
+    for teacher in teachers:
+        path = work / CHECKS / f"{slug(system)}-{slug(teacher)}-k{k}-seed{seed}.json"
+        if not path.is_file():
+            both = [(name, open_system(task, models, work, name, k, seed))
+                    for name in (system, teacher)]  # fmt: skip
+            write_check(check_teacher(task.held_out, task.index, k, seed, *both), path)
 
 
 def train(
@@ -290,35 +320,13 @@ def comparisons(cells: Mapping[tuple[str, int], Sequence[Cell]]) -> Iterator[str
                 )
 
 
-def teacher_agreement(cells: Mapping[tuple[str, int], Sequence[Cell]]) -> Iterator[str]:
-    """Whether a first step ranks choices as its teacher does."""
+def losses(cells: Mapping[tuple[str, int], Sequence[Cell]]) -> Iterator[str]:
+    """The mean loss of the first and of the last tenth of every training."""
     for (system, k), group in cells.items():
-        teacher = cells.get((TEACHER.get(system, ""), k))
-        for cell in group if teacher else ():
-            assert teacher
-            same, correlation = agreement(cell.scores, teacher[0].scores)
-            yield (
-                f"k={k} {system}, seed {cell.seed}: the teacher's best choice in {100 * same:.1f}% "
-                f"of the questions, mean correlation of the choices' scores {correlation:.3f}; "
-                f"loss {cell.losses[0]:.2f} -> {cell.losses[1]:.2f}"
-            )
-
-
-def agreement(
-    scores: Sequence[Sequence[float]], teacher: Sequence[Sequence[float]]
-) -> tuple[float, float]:
-    """How often the best choice is the teacher's, and the mean correlation within questions.
-
-    Questions whose choices all have equal scores with the teacher are left out.
-    """
-    same, correlations = [], []
-    for own, taught in zip(scores, teacher, strict=True):
-        if len({*taught}) < 2 or not np.isfinite([*own, *taught]).all():
-            continue
-        same.append(float(int(np.argmax(own)) == int(np.argmax(taught))))
-        spread = np.std(own) > 0
-        correlations.append(float(np.corrcoef(own, taught)[0, 1]) if spread else 0.0)
-    return float(np.mean(same)), float(np.mean(correlations))
+        for cell in group:
+            if cell.losses:
+                first, last = cell.losses
+                yield f"k={k} {system}, seed {cell.seed}: loss {first:.2f} -> {last:.2f}"
 
 
 HEADS = ("trained on", "k", *(f"paper {p}" for p in PARTITIONS), *PARTITIONS, "AP", "seeds")
@@ -331,7 +339,7 @@ def show(work: Path) -> None:
     print("|---" * len(HEADS) + "|")
     for line in table_rows(cells):
         print("| " + " | ".join(line) + " |")
-    for sentence in (*comparisons(cells), *teacher_agreement(cells)):
+    for sentence in (*comparisons(cells), *losses(cells), *read_checks(work / CHECKS)):
         print(sentence)
 
 
@@ -376,11 +384,13 @@ def run(work: Path, sizes: Sizes, systems: Sequence[str], k: int, seed: int) -> 
     needed = [FIRST_STEP[system] for system in systems if system in FIRST_STEP]
     for system in [one for one in SYSTEMS if one in {*systems, *needed}]:
         if read_cell(work, system, k, seed) is not None:
+            check(task, models, work, system, k, seed)
             continue
         print(f"{time.strftime('%H:%M')} {system}, k={k}, seed {seed}", flush=True)
         cell = compute(task, models, work, system, k, seed)
         with new_file(cell_file(work, system, k, seed)) as path:
             path.write_text(json.dumps(asdict(cell)), "utf-8")
+        check(task, models, work, system, k, seed)
         print(f"{time.strftime('%H:%M')} {cell.accuracy('All'):.2f}", flush=True)
 
 

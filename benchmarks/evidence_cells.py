@@ -71,7 +71,7 @@ class StudySettings:
 
 
 class Study:
-    """Cells by name, run in the order of the issue of interest: the arms first."""
+    """Cells by name, and the order in which they are made: baselines, then arms, seed by seed."""
 
     def __init__(
         self, settings: StudySettings, multirc: Path, models: Path, work: Path, threads: int

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from benchmarks import choice as benchmark
 from benchmarks.choice import BM25, BM25_GOLD, BM25_SCORES, GOLD_ALONE, Cell
+from benchmarks.choice_teachers import agreement, check_teacher, read_checks, write_check
 
 from tamis.tasks.choice import Evidence
 
@@ -55,10 +57,50 @@ def test_seeds_are_averaged_and_their_interval_is_given_for_three() -> None:
 
 
 def test_agreement_with_the_teacher_by_hand() -> None:
-    same, correlation = benchmark.agreement(
-        [[1.0, 2.0], [3.0, 1.0], [0.0, 1.0]], [[10.0, 20.0], [0.0, 5.0], [2.0, 2.0]]
-    )
-    assert (same, correlation) == pytest.approx((1 / 2, (1 - 1) / 2))
+    found = agreement([[1.0, 2.0], [3.0, 1.0], [0.0, 1.0]], [[10.0, 20.0], [0.0, 5.0], [2.0, 2.0]])
+    assert found == pytest.approx((1 / 2, (1 - 1) / 2, 2))  # the third question is a tie
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> benchmark.Task:
+    """Eight training questions, of which the test set has one and two ask nearly the same."""
+    data = tmp_path / "data"
+    data.mkdir()
+    tools = ["sieve", "drum", "net", "mill", "whisk", "oven", "bowl"]
+    records = [
+        {"id": f"q{n}", "question": f"Which of these tools is no {tool}?", "choices": ["a", "bee"],
+         "answer": "B", "partition": "Easy"}
+        for n, tool in enumerate(tools)
+    ]  # fmt: skip
+    again = {**records[6], "id": "again", "question": "which of these tools is no bowl"}
+    facts = [{"_id": tool, "text": f"a bee and a {tool}"} for tool in tools]
+    test = [{**records[0], "id": "t"}]
+    splits: dict[str, list[Any]] = {
+        "train": [*records, again], "dev": test, "test": test, "facts": facts
+    }  # fmt: skip
+    for name, lines in splits.items():
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (data / f"{name}.jsonl").write_text(text, "utf-8")
+    (tmp_path / "work").mkdir()
+    return benchmark.open_task(data, tmp_path / "work", benchmark.Sizes(train=3, test=1))
+
+
+def test_a_first_step_is_checked_on_training_questions_that_nothing_learns_from(
+    task: benchmark.Task,
+) -> None:
+    learnt, held_out = ({question.id for question in some} for some in (task.train, task.held_out))
+    assert not learnt & held_out and not {"q0", "t"} & (learnt | held_out)
+    assert learnt == {"again", "q4", "q5"}  # so q6, which asks the same as one, is not checked on
+    assert held_out == {"q1", "q2", "q3"}
+
+
+def test_the_check_of_a_teacher_against_itself(task: benchmark.Task, tmp_path: Path) -> None:
+    made = check_teacher(task.held_out, task.index, 1, 0, ("BM25 scores", None), (BM25, None))
+    assert (made.same_best, made.correlation, made.compared) == pytest.approx((1, 1, 3))
+    assert made.accuracy == made.teacher_accuracy == 1  # every fact has a bee
+    write_check(made, tmp_path / "checks" / "one.json")
+    assert list(read_checks(tmp_path / "checks")) == [made]
+    assert "k=1 BM25 scores, seed 0: BM25's best choice in 100.0% of 3" in str(made)
 
 
 def test_questions_are_compared_in_pairs() -> None:

@@ -84,7 +84,7 @@ def test_the_second_step_learns_five_or_zero() -> None:
     assert examples.is_role("positive").tolist() == (learnt == 5).tolist()
 
 
-def test_equal_scores_of_a_question_teach_nothing_and_are_counted() -> None:
+def test_equal_scores_of_a_question_become_zero_and_are_counted() -> None:
     equal = Run.from_dict({"q1#1": {"f1": 2.0}, "q1#2": {"f2": 2.0}, "q1#3": {"f3": 2.0}})
     examples = score_examples(ChoiceQueries.of([FIRST]), equal, "bm25")
     assert examples.value.tolist() == [0.0, 0.0, 0.0]

@@ -12,7 +12,13 @@ from tamis.cli.app import run as tamis
 from tamis.collection.readers import open_collection
 from tamis.collection.runs import read_run
 from tamis.errors import InputError, LineError
-from tamis.tasks.evidence import open_selector, rank_sentences, select_evidence
+from tamis.tasks.evidence import (
+    TEST_SPLITS,
+    TUNE_SPLITS,
+    open_selector,
+    rank_sentences,
+    select_evidence,
+)
 from tamis.tasks.evidence_data import (
     QUERY_FORMS,
     Answer,
@@ -303,6 +309,24 @@ def test_the_command_line_prints_a_row_a_query(
     assert tamis(["task", "evidence", str(folder), *forms, "-o", "x"]) == 2
     assert tamis(["task", "evidence", str(folder), "--query", "correct answers"]) == 1
     assert "there is no query 'correct answers'" in capsys.readouterr().err
+
+
+def test_an_output_that_is_there_is_refused_before_the_work(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["task", "evidence", str(folder), "--model", "no-such-model", "-o", str(folder)]
+    assert tamis(command) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert tamis([*command, "--force"]) == 1
+    assert "no-such-model" in capsys.readouterr().err
+
+
+def test_the_help_names_the_splits_that_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tamis(["task", "evidence", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"Default: {', '.join(TEST_SPLITS[:-1])} or {TEST_SPLITS[-1]}." in text
+    assert f"Default: {', '.join(TUNE_SPLITS[:-1])} or {TUNE_SPLITS[-1]}." in text
+    assert "BEIR folder" in text and "MultiRC" in text and "which are correct is never" in text
 
 
 def test_multirc_itself() -> None:

@@ -1,4 +1,4 @@
-"""`tamis task`: rankings judged by what a question needs of them."""
+"""`tamis task`: evidence selection and multiple choice."""
 
 from __future__ import annotations
 

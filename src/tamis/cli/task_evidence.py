@@ -16,6 +16,7 @@ from tamis.cli.options import (
     Threads,
     with_options,
 )
+from tamis.cli.rerank_inputs import check_output
 from tamis.terminal import plain_table
 
 if TYPE_CHECKING:
@@ -30,12 +31,18 @@ def evidence(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="Sentences with a paragraph each, questions, judgements; MultiRC."
+            metavar="DATA",
+            help="A BEIR folder of sentences that name their paragraph, with questions and "
+            "judgements; or MultiRC's JSON.",
         ),
     ],
     model: Annotated[
         str,
-        typer.Option("--model", help="What ranks: bm25, alignment:WORD_VECTORS, or a model."),
+        typer.Option(
+            "--model",
+            help="What ranks: bm25, alignment:WORD_VECTORS, or a model: a folder, an installed "
+            "model package or a hub id.",
+        ),
     ] = "bm25",
     query: Annotated[
         list[str] | None,
@@ -43,7 +50,7 @@ def evidence(
             "--query",
             metavar="FORM",
             help="What is asked: question, question+answer (each in turn) or question+answers "
-            "(all at once). Repeatable. Default: question.",
+            "(all at once; which are correct is never used). Repeatable. Default: question.",
         ),
     ] = None,
     combine: Annotated[
@@ -52,13 +59,14 @@ def evidence(
     ] = "max",
     split: Annotated[
         str | None,
-        typer.Option("--split", help="Split that is measured. Default: test, else dev."),
+        typer.Option("--split", help="Split that is measured. Default: test, dev or validation."),
     ] = None,
     tune_split: Annotated[
         str | None,
         typer.Option(
             "--tune-split",
-            help="Split that the rule of selection is tuned on. Default: validation, dev or train.",
+            help="Split that the number of sentences or the threshold is tuned on. Default: "
+            "validation, dev or train.",
         ),
     ] = None,
     output: Annotated[
@@ -91,6 +99,8 @@ def evidence(
     forms = [query_form(form) for form in dict.fromkeys(query or ["question"])]
     if output is not None and len(forms) > 1:
         raise typer.BadParameter("--output is for one --query")
+    if output is not None:
+        check_output(str(output), force)
     read = read_evidence(data)
     tested, tuned_on = choose_splits(read, split, tune_split)
     with open_selector(model, read, threads=threads, **where.of(model)) as scorer:
