@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.serve.applications import TEXTS, scores_by_index, settings
 from tamis.errors import TamisError
 from tamis.serve.engine import Engine, rank_texts
 from tamis.serve.requests import SearchRequest
+from tamis.serve.served import Health
 
 
 def test_a_reload_under_load_loses_nothing(tiny_cross_encoder: Path, hybrid_sieve: Path) -> None:
@@ -67,3 +70,17 @@ def test_a_sieve_that_is_deleted_is_not_ready(hybrid_sieve: Path, tmp_path: Path
     assert not engine.health()["copy"].readable
     assert engine.answer(SearchRequest("drum")).items  # what is open stays open
     engine.close()
+
+
+def test_a_sieve_whose_model_is_deleted_is_not_ready(reranking_sieve: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.sieve"
+    shutil.copytree(reranking_sieve, copy)
+    with closing(Engine.open(settings(copy))) as engine:
+        assert engine.health()["copy"] == Health(True, False)
+        weights = copy / "model" / "model.safetensors"
+        weights.touch()
+        assert engine.health()["copy"].changed and engine.health()["copy"].readable
+        weights.unlink()
+        health = engine.health()["copy"]
+        assert not health.readable and "lacks model/model.safetensors" in health.message
+        assert engine.answer(SearchRequest("drum net")).reranked
