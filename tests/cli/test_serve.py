@@ -38,6 +38,12 @@ def test_what_cannot_be_served(
     assert run(["index", "tamis:pydocs", "-o", str(tmp_path / "index")]) == 0
     capsys.readouterr()
     assert "is an index" in refused([str(tmp_path / "index"), "--port", "0"], capsys)
+    (tmp_path / "empty").mkdir()
+    assert "neither a sieve nor a model" in refused(
+        [str(tmp_path / "empty"), "--port", "0"], capsys
+    )
+    for origin in ("app.example", "https://app.example/", "https://app.example/page"):
+        assert "no origin" in refused([model, "--cors-origin", origin], capsys)
     assert "no-such-model" in refused(["no-such-model", "--port", "0"], capsys)
 
 
@@ -49,7 +55,8 @@ def test_a_port_that_is_taken(tiny_cross_encoder: Path, capsys: pytest.CaptureFi
         taken.listen()
         port = str(taken.getsockname()[1])
         assert run(["serve", str(tiny_cross_encoder), "--port", port]) == 1
-    assert "in use" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"127.0.0.1, port {port}: Address already in use\nhint: " in err and "--port" in err
 
 
 def test_nothing_of_it_is_imported_by_other_verbs() -> None:

@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.serve.running import END_SECONDS, Running, Start, wait_for_line
@@ -21,6 +23,11 @@ from tamis.models import import_model
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.types import Document
+
+if TYPE_CHECKING:
+    from starlette.testclient import TestClient
+
+    from tamis.serve.engine import Engine
 
 pytest.importorskip("fastapi", reason="fastapi is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -69,6 +76,23 @@ def reranking_sieve(tmp_path_factory: pytest.TempPathFactory, tiny_cross_encoder
     manifest.pop("calibration", None)
     (out / "tamis.json").write_text(json.dumps(manifest), "utf-8")
     return out
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_cross_encoder: Path, reranking_sieve: Path) -> Iterator[Engine]:
+    """A model `tiny` and a sieve `docs`, with small limits."""
+    from tests.serve.applications import open_small
+
+    with closing(open_small(tiny=tiny_cross_encoder, docs=reranking_sieve)) as engine:
+        yield engine
+
+
+@pytest.fixture
+def client(engine: Engine) -> Iterator[TestClient]:
+    from tests.serve.applications import client_of
+
+    with client_of(engine) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

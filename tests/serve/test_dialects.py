@@ -33,7 +33,9 @@ def answer_to(parsed: Parsed) -> RankAnswer:
         for number in range(last, 0, -1)
     ]  # fmt: skip
     items.append(RankedItem(0, parsed.request.documents[0].id, last + 1, None, False, None, 0))
-    return RankAnswer("m", tuple(items[: parsed.request.top]), last, last + 1, 42, 0, Times())
+    return RankAnswer(
+        "m", tuple(items[: parsed.request.top]), last, last + 1, 42, 0, Times(), out_of_time=True
+    )
 
 
 def ask(dialect: Any, body: dict[str, Any]) -> Any:
@@ -53,6 +55,8 @@ def test_tei_gives_a_bare_array() -> None:
     ]
     assert Tei().parse(body).request.truncate
     assert not Tei().parse({**body, "truncate": False}).request.truncate
+    nulls = {"return_text": None, "raw_scores": None}
+    assert ask(Tei(), {**body, **nulls}) == ask(Tei(), body)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_the_superset_takes_every_spelling(documents: str, count: str, wish: str
 def test_the_superset_returns_ids_and_never_null() -> None:
     documents = ["a", {"id": 7, "text": "b"}, {"id": "x", "text": "c", "title": "T", "n": [1]}]
     answer = ask(Superset(), {"query": "q", "documents": documents, "return_documents": None})
-    assert [result.get("id") for result in answer["results"]] == ["x", "7", None]
+    assert [result.get("id") for result in answer["results"]] == ["x", 7, None]
     assert all("document" not in result for result in answer["results"])
     assert answer["results"][0]["score"] == answer["results"][0]["relevance_score"] == 0.2
     parsed = Superset().parse({"query": "q", "documents": documents})
@@ -119,6 +123,8 @@ def test_fields_to_rank_by() -> None:
     body = {"query": "q", "documents": documents, "rank_fields": ["title", "body"]}
     parsed = Superset().parse(body)
     assert [document.text for document in parsed.request.documents] == ["head\nb", "only"]
+    with pytest.raises(InvalidError, match=r"documents\.1 has none of the rank_fields"):
+        Superset().parse({**body, "rank_fields": ["title", "text"]})
     with pytest.raises(InvalidError, match=r"documents\.1 has no text"):
         Superset().parse({"query": "q", "documents": documents})
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.serve.applications import TEXTS, scores_by_index, settings
 
 import tamis
 from tamis.serve.engine import Engine, rank_texts
@@ -25,21 +25,12 @@ from tamis.serve.errors import (
     UnknownModelError,
 )
 from tamis.serve.requests import RankRequest, SearchRequest
-from tamis.serve.settings import Limits, ModelPlace, ServeSettings
+from tamis.serve.settings import ModelPlace, ServeSettings
 from tamis.types import Document
-
-TEXTS = [
-    f"a {one} sort the {other}" for one in ("drum", "net", "fish") for other in ("grain", "flour")
-]
 
 
 def documents(texts: list[str]) -> list[Document]:
     return [Document(str(number), text) for number, text in enumerate(texts)]
-
-
-def settings(*places: Path, **limits: int) -> ServeSettings:
-    models = tuple(ModelPlace(place.stem, str(place)) for place in places)
-    return ServeSettings(models, limits=replace(Limits(), **limits), threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +46,6 @@ def engine(
     engine = Engine.open(ServeSettings(models, threads=1))
     yield engine
     engine.close()
-
-
-def scores_by_index(answer: Any, raw: bool = True) -> list[float]:
-    items = sorted(answer.items, key=lambda item: item.index)
-    return [item.raw_score if raw else item.score for item in items]
 
 
 @pytest.mark.parametrize("name", ["cross", "bi"])
@@ -96,8 +82,27 @@ def test_a_score_is_from_0_to_1_and_not_relative_to_the_set(engine: Engine) -> N
     )
     for name in ("cross", "bi", "hybrid", "reranking"):
         every = scores_by_index(rank_texts(engine, "drum", TEXTS, model=name), raw=False)
-        [single] = rank_texts(engine, "drum", TEXTS[2:3], model=name).items
-        assert single.score == pytest.approx(every[2], abs=1e-5), name
+        for number, text in enumerate(TEXTS):
+            [single] = rank_texts(engine, "drum", [text], model=name).items
+            assert single.score == pytest.approx(every[number], abs=1e-5), name
+            few = rank_texts(engine, "drum", [text, "a drum"], model=name)
+            assert scores_by_index(few, raw=False)[0] == pytest.approx(every[number], abs=1e-5)
+
+
+def test_a_title_of_a_document_counts_as_in_the_index(
+    engine: Engine, tmp_path: Path, bi_encoder: Path
+) -> None:
+    titled = [
+        Document(f"d{number}", text, "a drum" if number else "", {"kind": "x"})
+        for number, text in enumerate(TEXTS)
+    ]
+    tamis.fit(titled, out=tmp_path / "titled.sieve", base=str(bi_encoder), threads=1)
+    with closing(Engine.open(settings(tmp_path / "titled.sieve"))) as own:
+        found = own.answer(SearchRequest("drum grain"))
+        ranked = own.answer(RankRequest(("drum grain",), titled))
+    expected = {item.id: item.score for item in found.items}
+    assert len(expected) == len(TEXTS)
+    assert {item.id: item.score for item in ranked.items} == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["hybrid", "reranking"])
@@ -391,61 +396,6 @@ def test_a_model_that_fails_ends_its_requests_alone(
                 rank_texts(engine, "drum", TEXTS, model="cross")
             assert "secret" not in failed.value.in_full
     assert rank_texts(engine, "drum", TEXTS, model="cross").depth == len(TEXTS)
-
-
-def test_a_reload_under_load_loses_nothing(tiny_cross_encoder: Path, hybrid_sieve: Path) -> None:
-    engine = Engine.open(settings(tiny_cross_encoder, hybrid_sieve))
-    expected = scores_by_index(rank_texts(engine, "drum", TEXTS))
-    stop = threading.Event()
-
-    def ask() -> int:
-        count = 0
-        while not stop.is_set() or count < 3:
-            got = scores_by_index(rank_texts(engine, "drum", TEXTS))
-            assert got == pytest.approx(expected, abs=1e-5)
-            assert engine.answer(SearchRequest("drum", "hybrid")).items
-            count += 1
-        return count
-
-    with ThreadPoolExecutor(4) as pool:
-        asking = [pool.submit(ask) for _ in range(4)]
-        before = [engine.served(name) for name in engine.names]
-        assert engine.reload() == ["tiny", "hybrid"]
-        stop.set()
-        assert all(each.result(120) >= 3 for each in asking)
-    assert not {*before} & {engine.served(name) for name in engine.names}
-    engine.close()
-
-
-def test_a_reload_that_fails_leaves_what_was(tiny_cross_encoder: Path, tmp_path: Path) -> None:
-    import shutil
-
-    copy = tmp_path / "copy"
-    shutil.copytree(tiny_cross_encoder, copy)
-    engine = Engine.open(settings(copy))
-    assert engine.health()["copy"].readable and not engine.health()["copy"].changed
-    (copy / "config.json").rename(copy / "elsewhere")
-    assert not engine.health()["copy"].readable
-    with pytest.raises(tamis.errors.TamisError):
-        engine.reload()
-    assert rank_texts(engine, "drum", TEXTS).depth == len(TEXTS)
-    (copy / "elsewhere").rename(copy / "config.json")
-    engine.reload()
-    assert engine.health()["copy"].readable
-    engine.close()
-
-
-def test_a_sieve_that_is_deleted_is_not_ready(hybrid_sieve: Path, tmp_path: Path) -> None:
-    import shutil
-
-    copy = tmp_path / "copy.sieve"
-    shutil.copytree(hybrid_sieve, copy)
-    engine = Engine.open(settings(copy))
-    assert engine.health()["copy"].readable
-    shutil.rmtree(copy)
-    assert not engine.health()["copy"].readable
-    assert engine.answer(SearchRequest("drum")).items  # what is open stays open
-    engine.close()
 
 
 def test_torch_is_set_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

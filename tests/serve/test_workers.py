@@ -103,3 +103,23 @@ def test_it_ends_with_all_its_workers(service: Running) -> None:
     for worker in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(worker, 0)
+
+
+def test_workers_end_with_a_parent_that_is_killed(start: Start, tiny_cross_encoder: Path) -> None:
+    with start(f"tiny={tiny_cross_encoder}", "--workers", 2) as service:
+        workers = ask_until_all_answer(service)
+        service.process.kill()
+        end = monotonic() + 60
+        while any(map(is_running, workers)):
+            assert monotonic() < end
+            sleep(0.1)
+        with pytest.raises(httpx.ConnectError):
+            ask(service)
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return " Z " not in Path(f"/proc/{process}/stat").read_text("utf-8", "replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tamis.serve.settings import Limits, ModelPlace, ServeSettings
 
 LIMITS_PANEL = "Limits"
+ORIGIN = re.compile(r"\*|https?://[^/?#\s]+")
 Dialect = Literal["auto", "tei", "cohere", "superset", "tamis"]
 
 
@@ -55,6 +57,7 @@ class LimitOptions:
             parser=query_time,
             metavar="TIME",
             help="Time a client may take to send a request.",
+            show_default="30s",
             rich_help_panel=LIMITS_PANEL,
         ),
     ] = 30.0
@@ -101,7 +104,10 @@ def serve(
     ] = None,
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="A web page's origin that may ask. Repeatable."),
+        typer.Option(
+            metavar="ORIGIN",
+            help="Origin of web pages that may ask, such as https://app.example. Repeatable.",
+        ),
     ] = None,
     dialect: Annotated[
         Dialect,
@@ -121,6 +127,7 @@ def serve(
             parser=query_time,
             metavar="TIME",
             help="Time that requests in flight have when the service ends.",
+            show_default="30s",
             rich_help_panel=ADVANCED_PANEL,
         ),
     ] = 30.0,
@@ -187,6 +194,11 @@ def _check(settings: ServeSettings) -> None:
     """Refuse to be open to everyone, and to read keys that are none, before anything is opened."""
     from tamis.serve.auth import Keys
 
+    for origin in settings.cors_origins:
+        if not ORIGIN.fullmatch(origin):
+            raise InputError(
+                f"{origin} is no origin", hint="it has no path: --cors-origin https://app.example"
+            )
     if settings.api_key_file:
         Keys.read(settings.api_key_file)
     elif not settings.is_loopback:

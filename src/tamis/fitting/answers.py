@@ -127,7 +127,10 @@ def rerank_answer(
     run, steps = ranked.run, ranked.steps
     if not documents:
         return Answer((), _times(steps), 0, None if sieve.stage is None else 0, 0)
-    terms, scores = sieve.index.analyzer.terms(query), sieve.scores(run).tolist()
+    terms, scores = (
+        sieve.index.analyzer.terms(query),
+        sieve.scores(run, ranked.lexical_scores).tolist(),
+    )
     passages = run.extra.get(PASSAGE, np.full(len(run.doc), -1)).tolist()
     hits: list[AnswerHit] = []
     for row, (name, raw_score) in enumerate(list(run["q"])[:top]):

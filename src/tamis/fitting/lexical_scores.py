@@ -7,6 +7,8 @@ number under a filter or in a deeper search.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tamis.pipeline.hybrid import Hybrid
@@ -20,13 +22,19 @@ def lexical_part(source: Source) -> Source | None:
     return source.sources[0] if isinstance(source, Hybrid) else None
 
 
-def with_own_lexical_scores(run: Run, lexical: Source | None) -> Run:
+def with_own_lexical_scores(
+    run: Run, lexical: Source | None, known: Mapping[str, float] | None = None
+) -> Run:
     """A run of a hybrid in which each document has its own lexical score, also where `lexical` did
     not list it; any other run as it is.
 
-    A filled score is the lowest of its query, so only these rows are scored again.
+    A filled score is the lowest of its query, so only these rows are scored again. `known` are the
+    scores of documents that the index does not have, by their ids in the run.
     """
     texts = run.queries.texts
+    if LEXICAL_SCORE in run.extra and known is not None:
+        own = [known[run.docs[number]] for number in run.doc.tolist()]
+        return run.with_extra(**{LEXICAL_SCORE: np.array(own, run.extra[LEXICAL_SCORE].dtype)})
     if LEXICAL_SCORE not in run.extra or not isinstance(lexical, IndexSource) or texts is None:
         return run
     scores = run.extra[LEXICAL_SCORE].copy()

@@ -12,6 +12,7 @@ from tamis.explain.trace import Step, trace_stage
 from tamis.pipeline.hybrid import Hybrid
 from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank, rerank
+from tamis.search.build import searched_text
 from tamis.search.dense import DenseSource
 from tamis.search.sources import IndexSource
 from tamis.types import Document, Queries, Query, Run, Scorer, Source, Stage
@@ -31,6 +32,8 @@ class RankedDocuments:
     steps: tuple[Step, ...]
     documents: Mapping[str, Document]
     """By their ids in the runs of the steps."""
+    lexical_scores: Mapping[str, float]
+    """By the same ids."""
 
     @property
     def run(self) -> Run:
@@ -66,12 +69,13 @@ def rank_documents(
         for name in [f"{len(documents) - number:08}"]
     }
     start = perf_counter()
-    run = _retriever_scores(sieve, query, named, wrap, skip)
+    lexical_scores = _lexical_scores(sieve, query, named)
+    run = _retriever_scores(sieve, query, named, lexical_scores, wrap, skip)
     first = Step(sieve.retriever, None, run, seconds=perf_counter() - start)
     if sieve.stage is None or not documents:
-        return RankedDocuments((first,), named)
+        return RankedDocuments((first,), named, lexical_scores)
     stage = with_scorer(_with_documents(sieve.stage, named), wrap, skip)
-    return RankedDocuments((first, *trace_stage(stage, run)), named)
+    return RankedDocuments((first, *trace_stage(stage, run)), named, lexical_scores)
 
 
 def with_scorer(stage: Stage, wrap: WrapScorer | None, skip: bool = False) -> Stage:
@@ -88,23 +92,34 @@ def with_scorer(stage: Stage, wrap: WrapScorer | None, skip: bool = False) -> St
     return stage
 
 
+def _lexical_scores(
+    sieve: Sieve, query: str, documents: Mapping[str, Document]
+) -> dict[str, float]:
+    """The scores that the lexical part of the retriever would give."""
+    lexical = _first(_sources(sieve), IndexSource)
+    return {
+        name: 0.0 if lexical is None else lexical.score_text(query, searched_text(document))
+        for name, document in documents.items()
+    }
+
+
+def _sources(sieve: Sieve) -> Sequence[Source]:
+    source = sieve.retriever
+    return source.sources if isinstance(source, Hybrid) else (source,)
+
+
 def _retriever_scores(
     sieve: Sieve,
     query: str,
     documents: Mapping[str, Document],
+    lexical_scores: Mapping[str, float],
     wrap: WrapScorer | None,
     skip: bool,
 ) -> Run:
     """The scores that the retriever would give to documents of one's own."""
     source = sieve.retriever
-    sources = source.sources if isinstance(source, Hybrid) else (source,)
-    lexical = _first(sources, IndexSource)
-    scores = {
-        name: 0.0 if lexical is None else lexical.score_text(query, document.text)
-        for name, document in documents.items()
-    }
-    run = _one_query(query, scores)
-    dense = _first(sources, DenseSource)
+    run = _one_query(query, lexical_scores)
+    dense = _first(_sources(sieve), DenseSource)
     if dense is None or not isinstance(source, Hybrid) or not documents:
         return run
     scorer = cast(Scorer, dense.encoder)
@@ -115,8 +130,8 @@ def _retriever_scores(
         depth=len(documents),
         missing="skip" if skip else "raise",
     )(run)
-    matched = _one_query(query, {name: score for name, score in scores.items() if score > 0})
-    return source.fuse([matched, by_embedding])
+    matched = {name: score for name, score in lexical_scores.items() if score > 0}
+    return source.fuse([_one_query(query, matched), by_embedding])
 
 
 def _first(sources: Sequence[Source], kind: type[Kind]) -> Kind | None:

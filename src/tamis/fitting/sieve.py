@@ -375,12 +375,15 @@ class Sieve:
         """
         self.search("words to warm up with", top=1)
 
-    def scores(self, run: Run) -> NDArray[np.float64]:
+    def scores(
+        self, run: Run, lexical_scores: Mapping[str, float] | None = None
+    ) -> NDArray[np.float64]:
         """Each row of a run of this sieve as 0 to 1: how probable it is an answer where scores
-        were calibrated, else by the constants of the sieve's scale.
+        were calibrated, else by the constants of the sieve's scale. `lexical_scores` are those of
+        documents that are not in the index.
         """
         comparable = self.pipeline.has_comparable_scores
-        run = with_own_lexical_scores(run, lexical_part(self.retriever))
+        run = with_own_lexical_scores(run, lexical_part(self.retriever), lexical_scores)
         if self.calibration is not None:
             return self.calibration.probability(features(run, comparable))
         assert self.pipeline.score_scale is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -16,10 +17,15 @@ from starlette.responses import Response
 from tamis import __version__
 from tamis.serve.errors import MethodError, NotFoundError, ServiceError
 from tamis.serve.exchange import exchange_of
-from tamis.serve.gate import Gate
+from tamis.serve.gate import Gate, Guard
 from tamis.serve.openapi import openapi
 from tamis.serve.service import Service
 
+EXPOSED_HEADERS = (
+    "X-Request-Id", "Retry-After", "Retry-After-Ms", "X-Total-Time", "X-Tamis-Depth",
+    "X-Tamis-Reranked", "X-Tamis-Truncated-Tokens",
+)  # fmt: skip
+"""What a page of another origin may read of an answer."""
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -31,17 +37,27 @@ def create_app(service: Service) -> FastAPI:
         yield
         await asyncio.to_thread(service.engine.close)
 
-    app = FastAPI(title="tamis", version=__version__, lifespan=lifespan, redoc_url=None)
+    app = FastAPI(
+        title="tamis", version=__version__, lifespan=lifespan, redoc_url=None,
+        redirect_slashes=False,
+    )  # fmt: skip
     for path, method, handler in routes(service):
         app.add_api_route(path, handler, methods=[method], response_model=None)
-    app.add_exception_handler(HTTPException, _routing_error)
+    app.add_exception_handler(HTTPException, partial(_routing_error, service))
+    app.add_middleware(Guard, service=service)  # what is added last is outermost
     if service.settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(service.settings.cors_origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Latency-Ms"],
-            expose_headers=["X-Request-Id", "Retry-After"],
+            allow_headers=[
+                "Authorization",
+                "Content-Type",
+                "X-API-Key",
+                "X-Latency-Ms",
+                "X-Request-Id",
+            ],
+            expose_headers=EXPOSED_HEADERS,
         )
     app.add_middleware(Gate, service=service)
     schema: dict[str, Any] = {}
@@ -68,7 +84,7 @@ def routes(service: Service) -> list[tuple[str, str, Handler]]:
     ]
 
 
-async def _routing_error(request: Request, cause: Exception) -> Response:
+async def _routing_error(service: Service, request: Request, cause: Exception) -> Response:
     """A path or a method that is not there, in the shape of the path."""
     assert isinstance(cause, HTTPException)
     exchange = exchange_of(request.scope)
@@ -78,6 +94,7 @@ async def _routing_error(request: Request, cause: Exception) -> Response:
         error = MethodError("this path takes another method", hint="see /docs")
     else:
         raise cause
+    service.metrics.failed(error)
     response = exchange.respond_error(error)
     response.headers.update(cause.headers or {})
     return response

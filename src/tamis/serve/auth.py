@@ -34,8 +34,17 @@ class Keys:
     @classmethod
     def read(cls, path: str | Path) -> Keys:
         """The keys of a file, one a line; lines that begin with # are comments."""
-        lines = [line.strip() for line in Path(path).read_text("utf-8").splitlines()]
-        keys = [line for line in lines if line and not line.startswith("#")]
+        try:
+            text = Path(path).read_text("utf-8-sig")
+        except OSError as error:
+            raise InputError(
+                f"{path}: {error.strerror}", hint="name a file with one key a line"
+            ) from error
+        except ValueError:  # which quotes what it could not read
+            raise InputError(
+                f"{path} is not UTF-8 text", hint="write one key a line: openssl rand -hex 32"
+            ) from None
+        keys = [key for line in text.splitlines() if (key := line.strip()) and key[0] != "#"]
         if not keys:
             raise InputError(f"{path} has no keys", hint="write one a line: openssl rand -hex 32")
         if any(len(key) < MIN_KEY_LENGTH or not key.isascii() for key in keys):

@@ -60,10 +60,11 @@ class BatchedScorer:
 
     def _score(self, keys: Sequence[Pair], pairs: Pairs) -> None:
         self._job.check()
-        start = perf_counter()
-        if self._job.deadline is not None and start >= self._job.deadline:
+        if self._job.is_over:
+            self._job.out_of_time = True
             self._known.update(dict.fromkeys(keys, (np.nan, 0)))
             return
+        start = perf_counter()
         tokenized = self._scorer.tokenize(pairs)
         self._job.times.tokenization += perf_counter() - start
         work = self._job.own(self._batcher.submit(tokenized, self._job.deadline))

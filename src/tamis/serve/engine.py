@@ -77,7 +77,7 @@ class Engine:
             served = self._find(request.model)
             cost = served.estimate(request)
             served.admission.enter(cost)
-        latency = request.latency or self.settings.latency
+        latency = self.settings.latency if request.latency is None else request.latency
         job = Job(request, served.name, latency)
         job.future.add_done_callback(
             lambda future: served.admission.leave(cost, done=not future.cancelled())
@@ -210,11 +210,16 @@ class Engine:
         manifest = read_manifest(folder)
         kind = None if manifest is None else manifest["kind"]
         if kind == "sieve":
-            sieve = open_sieve(folder, settings.threads)
+            sieve = open_sieve(folder, settings.threads, settings.device)
             return ServedSieve(place.name, sieve, settings.limits, self._searches, self.observer)
         if kind == "index":
             raise InputError(
                 f"{place.path} is an index", hint="tamis fit makes a sieve of it, which is served"
+            )
+        if manifest is None and folder.is_dir() and not (folder / "config.json").is_file():
+            raise InputError(
+                f"{place.path} is neither a sieve nor a model",
+                hint="tamis fit makes a sieve of a folder of documents; a model has a config.json",
             )
         model = load_model(
             place.path,

@@ -1,4 +1,7 @@
-"""What every request passes: its id, the key, the log, the metrics, and errors made answers."""
+"""What every request passes: its id and the log, then the key, the metrics, errors made answers.
+
+The headers of CORS are added between the two, so that a page can read errors, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tamis.serve.auth import check_key
 from tamis.serve.errors import ServiceError
-from tamis.serve.exchange import Exchange
+from tamis.serve.exchange import Exchange, exchange_of
 from tamis.serve.jobs import as_service_error
 from tamis.serve.logs import REQUESTS
 from tamis.serve.service import Service
@@ -33,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class Gate:
-    """Middleware around everything."""
+    """Middleware around everything: gives a request its id, and logs it."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service
@@ -48,27 +51,9 @@ class Gate:
         scope["tamis.exchange"] = exchange
         sent = _Sender(send, exchange)
         try:
-            await self._pass(scope, receive, sent, exchange, headers)
+            await self.app(scope, receive, sent)
         finally:
             self._log(exchange, sent.status)
-
-    async def _pass(
-        self, scope: Scope, receive: Receive, send: _Sender, exchange: Exchange, headers: Headers
-    ) -> None:
-        if method := METHODS.get(exchange.path):
-            self.service.metrics.requests.labels(method).inc()
-        try:
-            if exchange.path not in OPEN_PATHS and exchange.method != "OPTIONS":
-                check_key(self.service.keys, headers, self.service.settings.host)
-            await self.app(scope, receive, send)
-        except Exception as cause:  # nothing may reach a client as a traceback
-            error = as_service_error(cause)
-            if type(error) is ServiceError or error.status >= 500:
-                _log.error("request failed", exc_info=cause, extra={"facts": {"id": exchange.id}})
-            if send.status is not None:
-                raise
-            self.service.metrics.failed(error)
-            await exchange.respond_error(error)(scope, receive, send)
 
     def _log(self, exchange: Exchange, status: int | None) -> None:
         if exchange.path in QUIET_PATHS and status == 200:
@@ -83,6 +68,45 @@ class Gate:
             **exchange.facts,
         }
         REQUESTS.info("request", extra={"facts": facts})
+
+
+class Guard:
+    """Middleware around the routes: checks the key, counts, and makes errors answers."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the lifespan."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange, is_answered = exchange_of(scope), False
+
+        async def noted_send(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        if method := METHODS.get(exchange.path):
+            self.service.metrics.requests.labels(method).inc()
+        try:
+            if exchange.path not in OPEN_PATHS:
+                check_key(self.service.keys, exchange.headers, self.service.settings.host)
+            await self.app(scope, receive, noted_send)
+        except Exception as cause:  # nothing may reach a client as a traceback
+            error = self._noted(cause, exchange)
+            if is_answered:
+                raise
+            await exchange.respond_error(error)(scope, receive, send)
+
+    def _noted(self, cause: Exception, exchange: Exchange) -> ServiceError:
+        """The error for the client, counted and, if it is ours, logged."""
+        error = as_service_error(cause)
+        if type(error) is ServiceError or error.status >= 500:
+            _log.error("request failed", exc_info=cause, extra={"facts": {"id": exchange.id}})
+        self.service.metrics.failed(error)
+        return error
 
 
 class _Sender:

@@ -35,6 +35,8 @@ class Job:
     times: Times = field(default_factory=Times)
     tokens: int = 0
     """Tokens that a model read for it."""
+    out_of_time: bool = False
+    """Whether its time was up before all pairs were scored."""
     _parts: list[Future[Any]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -42,6 +44,11 @@ class Job:
     def deadline(self) -> float | None:
         """When its time is up, by `perf_counter`."""
         return None if self.latency is None else self.start + self.latency
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is up."""
+        return self.deadline is not None and perf_counter() >= self.deadline
 
     @property
     def is_cancelled(self) -> bool:
@@ -67,6 +74,7 @@ class Job:
     def note(self, scored: Scored) -> None:
         """Count what was scored for it."""
         self.tokens += scored.tokens
+        self.out_of_time |= scored.count < len(scored.values)
         self.times.queue += scored.queue_seconds
         self.times.inference += scored.inference_seconds
 

@@ -26,7 +26,6 @@ class RankRequest:
     """Tokens at which a document is truncated, if the model takes so many."""
     truncate: bool = True
     """Whether texts that do not fit are truncated rather than refused."""
-    explain: bool = False
     method: str = "rerank"
     """What the metrics count it as."""
 
@@ -107,6 +106,8 @@ class RankAnswer:
     threshold: float | None = None
     """Of a calibrated sieve, from which probability on the first hit counts as an answer."""
     warnings: tuple[str, ...] = field(default=())
+    out_of_time: bool = False
+    """Whether the time limit left documents without a score."""
 
     @property
     def reranked(self) -> bool:

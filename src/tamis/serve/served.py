@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tamis.fitting.sieve import INDEX
 from tamis.serve.admission import Admission
 from tamis.serve.batcher import Batcher
 from tamis.serve.jobs import Job
@@ -33,12 +34,16 @@ Files = Mapping[str, tuple[int, int]]
 
 
 def files_of(folder: Path) -> Files:
-    """Size and time of change of the files right in a folder, as far as they can be read."""
+    """Size and time of change of the files in a folder and below it, but for an index, which may
+    change while it is served.
+    """
+    inner = (path for path in sorted(folder.iterdir()) if path.name != INDEX)
+    paths = (path for top in inner for path in (top, *sorted(top.rglob("*"))))
     return {
-        path.name: (status.st_size, status.st_mtime_ns)
-        for path in sorted(folder.iterdir())
-        for status in [path.stat()]
+        str(path.relative_to(folder)): (status.st_size, status.st_mtime_ns)
+        for path in paths
         if path.is_file()
+        for status in [path.stat()]
     }
 
 

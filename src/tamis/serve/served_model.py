@@ -14,6 +14,7 @@ import numpy as np
 from tamis.models.model import Model
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.tokenized import TokenizedPairs, TokenScorer
+from tamis.search.build import searched_text
 from tamis.search.hits import score_of_scale
 from tamis.serve.batcher import Batcher, Scored
 from tamis.serve.errors import InferenceError, TruncationError, UnknownModelError
@@ -22,7 +23,7 @@ from tamis.serve.observer import Observer
 from tamis.serve.requests import RankAnswer, RankedItem, RankRequest, SearchRequest
 from tamis.serve.served import Served, estimated_tokens, new_admission
 from tamis.serve.settings import Limits
-from tamis.types import Document, Pairs
+from tamis.types import Pairs
 
 NO_TOKEN_LIMIT = "this model takes no token limit per document"
 
@@ -120,7 +121,7 @@ class ServedModel(Served):
         return RankAnswer(
             self.name, tuple(items), scored.count, len(values), scored.tokens,
             int(scored.truncated_tokens[: scored.count].sum()), job.times,
-            warnings=(NO_TOKEN_LIMIT,) if unlimited else (),
+            warnings=(NO_TOKEN_LIMIT,) if unlimited else (), out_of_time=job.out_of_time,
         )  # fmt: skip
 
     def facts(self) -> dict[str, Any]:
@@ -138,19 +139,9 @@ class ServedModel(Served):
         }
 
 
-def model_text(document: Document) -> str:
-    """What a model reads of a document: its title, if it has one, and its text.
-
-    >>> model_text(Document("d", "Sieves sort grain.", "Tools"))
-    'Tools Sieves sort grain.'
-    """
-    title = document.title.strip()
-    return f"{title} {document.text}" if title else document.text
-
-
 def pairs_of(request: RankRequest) -> Pairs:
     """The queries and documents of a request as pairs."""
-    texts = [model_text(document) for document in request.documents]
+    texts = [searched_text(document) for document in request.documents]
     index = np.zeros((len(texts), 2), np.int32)
     index[:, 1] = np.arange(len(texts))
     if request.is_paired:

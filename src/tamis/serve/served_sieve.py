@@ -106,17 +106,23 @@ class ServedSieve(Served):
             wrap=self._wrap(job), skip=job.deadline is not None, deep=request.explain,
         )  # fmt: skip
         answer = self._answer(job, found)
-        if not request.explain or not answer.items:
-            return answer
-        steps = (replace(step, of=_with_own_scorer(step.of)) for step in found.steps)
-        asked = Search(self.sieve.index, request.query, tuple(steps))
-        explained = (self._explain(job, asked, item) for item in answer.items)
-        return replace(answer, items=tuple(explained))
+        return self._explained(job, request, answer, found) if request.explain else answer
 
-    def _explain(self, job: Job, asked: Search, item: RankedItem) -> RankedItem:
-        job.check()
-        explanation = self.sieve.explain_search(asked, item.id)
-        return replace(item, explanation=explanation.to_json())
+    def _explained(
+        self, job: Job, request: SearchRequest, answer: RankAnswer, found: Answer
+    ) -> RankAnswer:
+        """The answer with an explanation of every hit, best first, as long as there is time."""
+        items = list(answer.items)
+        steps = tuple(replace(step, of=_with_own_scorer(step.of)) for step in found.steps)
+        asked = Search(self.sieve.index, request.query, steps)
+        for number, item in enumerate(items):
+            job.check()
+            if job.is_over:
+                late = f"{number} of {len(items)} hits were explained in time"
+                return replace(answer, items=tuple(items), warnings=(late,))
+            explanation = self.sieve.explain_search(asked, item.id)
+            items[number] = replace(item, explanation=explanation.to_json())
+        return replace(answer, items=tuple(items))
 
     def _rank(self, job: Job, request: RankRequest) -> RankAnswer:
         found = rerank_answer(
@@ -142,8 +148,9 @@ class ServedSieve(Served):
             replace(answer.items[0], index=number, rank=number + 1)
             for number, answer in enumerate(answers)
         ]
+        depths = [answer.depth for answer in answers if answer.depth is not None]
         return replace(
-            answers[0], items=tuple(items), depth=sum(answer.depth or 0 for answer in answers),
+            answers[-1], items=tuple(items), depth=sum(depths) if depths else None,
             candidates=len(items), tokens=job.tokens,
             truncated_tokens=sum(answer.truncated_tokens for answer in answers),
         )  # fmt: skip
@@ -155,6 +162,7 @@ class ServedSieve(Served):
             self.name, tuple(map(item_of, found.hits)), found.depth, found.candidates, job.tokens,
             found.truncated_tokens, job.times, found.stages, self.sieve.verified,
             calibration.threshold if calibration is not None and is_tested else None,
+            out_of_time=job.out_of_time,
         )  # fmt: skip
 
     def health(self) -> Health:
@@ -207,10 +215,10 @@ def scorers_of(sieve: Sieve) -> list[Scorer]:
     return scorers
 
 
-def open_sieve(path: Path, threads: int | None) -> Sieve:
+def open_sieve(path: Path, threads: int | None, device: str = "auto") -> Sieve:
     """The sieve in a folder, warm."""
     from tamis.fitting.sieve import load_sieve
 
-    sieve = load_sieve(path, threads=threads)
+    sieve = load_sieve(path, threads=threads, device=device)
     sieve.warm_up()
     return sieve

@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tamis.errors import InputError
 from tamis.serve.app import create_app
 from tamis.serve.auth import Keys
 from tamis.serve.engine import Engine
@@ -29,13 +30,32 @@ _log = logging.getLogger(__name__)
 class TimedProtocol(H11Protocol):
     """HTTP/1.1, where a connection that does not come to the point is closed."""
 
+    _clock: asyncio.TimerHandle | None = None
+    """Runs while a request is on its way whose headers are not all there."""
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock."""
         super().connection_made(transport)
-        self.loop.call_later(FIRST_REQUEST_SECONDS, self._close_if_idle)
+        self._clock = self.loop.call_later(FIRST_REQUEST_SECONDS, self._close)
 
-    def _close_if_idle(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+    def data_received(self, data: bytes) -> None:
+        """Stop the clock once the headers are there; start it with the first byte of the next."""
+        super().data_received(data)
+        is_served = self.cycle is not None and not self.cycle.response_complete
+        if is_served and self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        elif not is_served and self._clock is None:
+            self._clock = self.loop.call_later(FIRST_REQUEST_SECONDS, self._close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        super().connection_lost(exc)
+        if self._clock is not None:
+            self._clock.cancel()
+
+    def _close(self) -> None:
+        if not self.transport.is_closing():
             self.transport.close()
 
 
@@ -124,9 +144,12 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen(BACKLOG)
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        raise InputError(
+            f"cannot listen at {host}, port {port}: {error.strerror}",
+            hint="name another --port (0: any free one) or an address of this machine as --host",
+        ) from error
     listener.set_inheritable(True)
     return listener
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tamis.serve.errors import InvalidError, ServiceError
@@ -41,6 +42,10 @@ class Parsed:
     """As they came."""
     return_documents: bool = False
     raw_scores: bool = False
+
+    def __post_init__(self) -> None:
+        if self.return_documents:
+            check_returnable(self.documents)
 
 
 class Dialect(Protocol):
@@ -89,6 +94,30 @@ def as_documents(
     return [_as_document(number, value, rank_fields) for number, value in enumerate(values)]
 
 
+def check_returnable(documents: Sequence[Any]) -> None:
+    """Refuse documents that can be read as JSON, and are nested too deep to be written.
+
+    >>> check_returnable(["a text", {"text": "another", "n": [[1]]}])
+    """
+    try:
+        orjson.dumps({"results": [{"document": documents}]})
+    except orjson.JSONEncodeError:
+        raise InvalidError(
+            "a document is nested too deep to be returned", param="documents",
+            hint="send fewer levels, or do not ask for documents",
+        ) from None  # fmt: skip
+
+
+def own_id(document: Any) -> str | int | None:
+    """The id that a document brought, as it came.
+
+    >>> own_id({"id": 7, "text": "a text"}), own_id("a text")
+    (7, None)
+    """
+    name: str | int | None = document.get("id") if isinstance(document, Mapping) else None
+    return name
+
+
 def _as_document(
     number: int, value: str | DocumentObject, rank_fields: Sequence[str] | None
 ) -> Document:
@@ -99,8 +128,13 @@ def _as_document(
     fields = {key: text for key, text in extra.items() if isinstance(text, str)}
     if rank_fields:
         texts = {**fields, "title": value.title, "text": value.text}
-        text = "\n".join(text for key in rank_fields if (text := texts.get(key)))
-        return Document(name, text, "", fields)
+        chosen = [text for key in rank_fields if (text := texts.get(key)) is not None]
+        if not chosen:
+            raise InvalidError(
+                f"documents.{number} has none of the rank_fields as text", param="rank_fields",
+                hint="name fields that every document has",
+            )  # fmt: skip
+        return Document(name, "\n".join(filter(None, chosen)), "", fields)
     if value.text is None:
         raise InvalidError(
             f"documents.{number} has no text", param="documents",
@@ -110,19 +144,19 @@ def _as_document(
 
 
 def seconds_of(milliseconds: float | None) -> float | None:
-    """Milliseconds of a request as seconds; none are no limit.
+    """Milliseconds of a request as seconds; None is no limit.
 
-    >>> seconds_of(250), seconds_of(None)
-    (0.25, None)
+    >>> seconds_of(250), seconds_of(0), seconds_of(None)
+    (0.25, 0.0, None)
     """
-    return None if not milliseconds else milliseconds / 1000
+    return None if milliseconds is None else milliseconds / 1000
 
 
-def truncation_warning(answer: RankAnswer) -> list[str]:
+def warnings_of(answer: RankAnswer) -> list[str]:
     """What a client should know that its shape has no place for."""
     warnings = list(answer.warnings)
     if answer.truncated_tokens:
         warnings.append(f"{answer.truncated_tokens} tokens did not fit the model")
-    if answer.depth is not None and answer.depth < answer.candidates:
+    if answer.out_of_time:
         warnings.append(f"{answer.depth} of {answer.candidates} documents were re-ranked in time")
     return warnings

@@ -16,7 +16,7 @@ from tamis.serve.dialects.base import (
     as_documents,
     read_body,
     seconds_of,
-    truncation_warning,
+    warnings_of,
 )
 from tamis.serve.errors import ServiceError
 from tamis.serve.requests import RankAnswer, RankRequest
@@ -110,7 +110,7 @@ class Cohere:
             "api_version": {"version": "2"},
             "tokens": {"input_tokens": answer.tokens},
         }
-        if warnings := truncation_warning(answer):
+        if warnings := warnings_of(answer):
             meta["warnings"] = warnings
         results = [cohere_result(number, answer, parsed) for number in range(len(answer.items))]
         return {"id": request_id, "results": results, "meta": meta}

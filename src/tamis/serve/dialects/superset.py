@@ -18,9 +18,10 @@ from tamis.serve.dialects.base import (
     Parsed,
     StrictBody,
     as_documents,
+    own_id,
     read_body,
     seconds_of,
-    truncation_warning,
+    warnings_of,
 )
 from tamis.serve.dialects.cohere import document_object
 from tamis.serve.errors import InvalidError, ServiceError
@@ -61,7 +62,7 @@ class SupersetResult(TypedDict):
     index: int
     relevance_score: float
     score: float
-    id: NotRequired[str]
+    id: NotRequired[str | int]
     document: NotRequired[dict[str, Any]]
 
 
@@ -186,8 +187,8 @@ def superset_result(item: RankedItem, parsed: Parsed) -> SupersetResult:
     own = (item.raw_score or 0.0) if parsed.raw_scores else score
     result: SupersetResult = {"index": item.index, "relevance_score": score, "score": own}
     document = parsed.documents[item.index]
-    if isinstance(document, Mapping) and document.get("id") is not None:
-        result["id"] = item.id
+    if (name := own_id(document)) is not None:
+        result["id"] = name
     if parsed.return_documents:
         result["document"] = document_object(document)
     return result
@@ -202,7 +203,7 @@ def superset_meta(answer: RankAnswer) -> SupersetMeta:
         "depth": answer.depth,
         "truncated_tokens": answer.truncated_tokens,
     }
-    if warnings := truncation_warning(answer):
+    if warnings := warnings_of(answer):
         meta["warnings"] = warnings
     return meta
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -15,14 +15,23 @@ from tamis.serve.dialects.base import (
     Parsed,
     StrictBody,
     as_documents,
+    own_id,
     read_body,
     seconds_of,
-    truncation_warning,
+    warnings_of,
 )
 from tamis.serve.errors import InvalidError, ServiceError
 from tamis.serve.requests import RankAnswer, RankedItem, RankRequest, SearchRequest
 
 MAX_TOP, MAX_EXPLAINED = 1000, 20
+MAX_CONDITIONS, MAX_CONDITION_LENGTH = 100, 1000
+OWN_KEYS = ("id", "title", "text")
+"""What a document as an object has beside its fields."""
+OF_SEARCHES = ("explain", "filters", "where")
+"""Keys of a search that mean nothing where documents are handed in."""
+
+
+Condition = Annotated[str, Field(max_length=MAX_CONDITION_LENGTH)]
 
 
 class SearchBody(StrictBody):
@@ -31,8 +40,8 @@ class SearchBody(StrictBody):
     query: str
     model: str | None = Field(None, description="the name of a sieve; default: the first one")
     top: int = Field(10, ge=1, le=MAX_TOP)
-    filters: str | list[str] | None = Field(
-        None, description='conditions on fields, such as "author=ada" or "date>=2024"'
+    filters: Condition | Annotated[list[Condition], Field(max_length=MAX_CONDITIONS)] | None = (
+        Field(None, description='conditions on fields, such as "author=ada" or "date>=2024"')
     )
     latency_ms: float | None = Field(
         None, ge=0, le=MAX_MILLISECONDS, description="re-rank as deep as this allows"
@@ -63,7 +72,7 @@ class HitBody(TypedDict):
     """A document in the answer."""
 
     index: int | None
-    id: str
+    id: str | int
     rank: int
     title: str
     passage: str
@@ -140,6 +149,11 @@ class Tamis:
     def parse(self, body: Mapping[str, Any]) -> Parsed:
         """See `Dialect.parse`."""
         read = read_body(RerankBody, body)
+        if wish := next((key for key in OF_SEARCHES if body.get(key)), None):
+            raise InvalidError(
+                f"{wish} is for searches: documents that are handed in have no index", param=wish,
+                hint="leave it out, or search a sieve with POST /api/search",
+            )  # fmt: skip
         request = RankRequest(
             (read.query,),
             as_documents(read.documents),
@@ -152,12 +166,8 @@ class Tamis:
 
     def answer(self, answer: RankAnswer, parsed: Parsed, request_id: str) -> AnswerBody:
         """See `Dialect.answer`."""
-        request = parsed.request
-        hits = [
-            hit_body(item, request.documents[item.index or 0].title, _text(request, item))
-            for item in answer.items
-        ]
-        return answer_body(answer, request.query, hits, request_id)
+        hits = [own_hit_body(item, parsed) for item in answer.items]
+        return answer_body(answer, parsed.request.query, hits, request_id)
 
     def error(self, error: ServiceError, request_id: str) -> tuple[int, dict[str, Any]]:
         """See `Dialect.error`."""
@@ -211,7 +221,7 @@ def answer_body(answer: RankAnswer, query: str, hits: list[HitBody], request_id:
         "verified": answer.verified,
         "threshold": answer.threshold,
         "timings_ms": timings(answer),
-        "warnings": truncation_warning(answer),
+        "warnings": warnings_of(answer),
     }
 
 
@@ -239,13 +249,20 @@ def hit_body(item: RankedItem, title: str, text: str) -> HitBody:
     }
 
 
+def own_hit_body(item: RankedItem, parsed: Parsed) -> HitBody:
+    """A document of one's own in an answer, with its id and fields as they came."""
+    assert item.index is not None
+    document, original = parsed.request.documents[item.index], parsed.documents[item.index]
+    body = hit_body(item, document.title, document.text)
+    if isinstance(original, Mapping):
+        body["id"] = item.id if own_id(original) is None else original["id"]
+        body["fields"] = {key: original[key] for key in original if key not in OWN_KEYS}
+    return body
+
+
 def _stage(place: Any) -> StageBody:
     values: StageBody = asdict(place)  # type: ignore[assignment]
     return values
-
-
-def _text(request: RankRequest, item: RankedItem) -> str:
-    return request.documents[item.index or 0].text
 
 
 def timings(answer: RankAnswer) -> TimingsBody:

@@ -24,8 +24,9 @@ class TeiRequest(StrictBody):
     texts: list[str]
     truncate: bool | None = Field(None, description="null: truncate")
     truncation_direction: Literal["right", "Right", "left", "Left"] = "right"
-    raw_scores: bool = False
-    return_text: bool = False
+    raw_scores: bool | None = None
+    return_text: bool | None = None
+    model: str | None = Field(None, description="not of TEI: the name of a model or a sieve")
 
 
 class TeiResult(TypedDict):
@@ -59,9 +60,10 @@ class Tei:
         request = RankRequest(
             (read.query,),
             [Document(str(number), text) for number, text in enumerate(read.texts)],
+            read.model,
             truncate=read.truncate is not False,
         )
-        return Parsed(request, read.texts, read.return_text, read.raw_scores)
+        return Parsed(request, read.texts, bool(read.return_text), bool(read.raw_scores))
 
     def answer(self, answer: RankAnswer, parsed: Parsed, request_id: str) -> list[TeiResult]:
         """See `Dialect.answer`; a text that was not scored in time has the score 0."""
