@@ -40,6 +40,14 @@ def answering(service: Running, since: int = 0) -> set[int]:
     return {line["process"] for line in service.lines()[since:] if line.get("status") == 200}
 
 
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def count(service: Running) -> float:
     name = 'tamis_request_success_total{method="rerank"} '
     lines = ask(service, "/metrics").text.splitlines()
@@ -100,6 +108,14 @@ def test_a_reload_replaces_the_workers_one_by_one(way: str, service: Running) ->
 def test_it_ends_with_all_its_workers(service: Running) -> None:
     workers = ask_until_all_answer(service)
     assert service.end() == 0
-    for worker in workers:
-        with pytest.raises(ProcessLookupError):
-            os.kill(worker, 0)
+    assert not any(map(is_alive, workers))
+
+
+def test_workers_end_when_their_parent_is_killed(start: Start, tiny_cross_encoder: Path) -> None:
+    with start(f"tiny={tiny_cross_encoder}", "--workers", 2) as service:
+        workers = ask_until_all_answer(service)
+        service.process.kill()
+        end = monotonic() + 60
+        while any(map(is_alive, workers)):
+            assert monotonic() < end
+            sleep(0.1)

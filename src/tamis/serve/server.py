@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -108,6 +109,14 @@ class Server(uvicorn.Server):
         for listener in sockets or []:
             listener.listen(BACKLOG)
         self.on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        """End too where the process that looks after this one has gone."""
+        parent = self.service.parent
+        if parent is not None and os.getppid() != parent and not self.should_exit:
+            _log.error("the parent of this worker has gone: it ends")
+            self._end()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, then end those that there are."""
