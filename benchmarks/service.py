@@ -54,15 +54,20 @@ SHARES = (50, 95, 99)
 BURST = 1000
 TOLERANCE = 1e-5
 LENGTHS = (10, 20, 50, 100, 200)
+TOKENS = "tamis_request_input_length_sum"
+MEMORY_OF = ("ce", "minilm", "mpnet")
 PASSAGES, SEARCH_SECONDS = 200_000, 20
 
 
 def burst(setting: Setting) -> None:
     """A thousand requests at once: all are answered 200 or 429, as offline."""
     requests = setting.take(BURST)
-    with setting.serving() as server:
+    with setting.serving("--queue", setting.queue) as server:
         load = measured(server, closed_loop(server.port, "/rerank", bodies_of(requests), BURST))
-        print(f"{setting.documents} passages of {setting.words} words: {load}")
+        print(
+            f"a queue of {setting.queue}, {setting.documents} passages of {setting.words} words: "
+            f"{load}"
+        )
         again = asyncio.run(Client(server.port).send("POST", "/rerank", requests[0].body()))
     statuses = Counter(reply.status for reply in load.replies)
     print(f"statuses {dict(statuses)}, the next request {again.status}")
@@ -213,21 +218,33 @@ def lengths(setting: Setting) -> None:
     """Requests a second by how many words a passage has, 8 clients at once."""
     with setting.serving() as server:
         for words in LENGTHS:
-            requests = setting.take(max(16, 1000 // words), words)
+            requests = setting.take(max(8, 400 // words), words)
             loaded(server, requests[:8], 8)
-            before, start = (
-                server.processor_seconds(),
-                server.counter("tamis_request_input_length_sum"),
-            )
+            before = server.counter(TOKENS)
             load, _ = loaded(server, requests, 8)
-            tokens = (server.counter("tamis_request_input_length_sum") - start) / len(requests)
-            used = (server.processor_seconds() - before) / len(requests)
+            tokens = (server.counter(TOKENS) - before) / len(requests)
+            used = load.server_processor_seconds / len(requests)
             print(
-                f"{words} words, {tokens / setting.documents:.0f} tokens a pair: {load}; "
-                f"{1 / used:.2f} requests a second of processor time, "
-                f"{tokens / used:.0f} tokens; {server.resident():.0f} MB",
+                f"{words} words, {tokens / setting.documents:.0f} tokens a pair: {load}; a second "
+                f"of processor time: {1 / used:.2f} requests, {tokens / used:.0f} tokens",
                 flush=True,
             )
+
+
+def memory(setting: Setting) -> None:
+    """Resident memory of one worker at the start and after eight requests with long passages."""
+    requests = setting.take(8, words=300)
+    queries = [orjson.dumps({"query": request.query}) for request in requests]
+    for path in [*(setting.model.parent / name for name in MEMORY_OF), fitted(setting)]:
+        is_sieve = path.suffix == ".sieve"
+        with tamis_serving(setting.work, f"m={path}", "--threads", setting.threads) as server:
+            start = server.resident()
+            where, bodies = "/rerank", bodies_of(requests)
+            if is_sieve:
+                where, bodies = "/api/search", queries
+            replies = asyncio.run(closed_loop(server.port, where, bodies, 4))
+            assert all(reply.status == 200 for reply in replies)
+            print(f"{path.name}: {start:.0f} MB, later {server.resident():.0f} MB", flush=True)
 
 
 def search(setting: Setting) -> None:
@@ -238,13 +255,12 @@ def search(setting: Setting) -> None:
     os.sched_setaffinity(0, {1})
     with tamis_serving(setting.work, f"docs={place}", "--threads", 1, core=0) as server:
         measured(server, open_loop(server.port, "/api/search", bodies[:200], 50))
-        for rate in (50, 50, 50, 200):
+        for rate in (50, 50, 50, 100):
             load = measured(server, open_loop(server.port, "/api/search", bodies, rate))
             assert all(reply.status == 200 for reply in load.replies)
-            print(f"{rate} a second: {load}; {server.resident():.0f} MB", flush=True)
-        for level in SHOWN_LEVELS:
-            load = measured(server, closed_loop(server.port, "/api/search", bodies, level))
-            print(f"{level} at once: {load}", flush=True)
+            used = 1000 * load.server_processor_seconds / len(bodies)
+            print(f"{rate} a second: {load}; {used:.2f} ms of processor time a request, "
+                  f"{server.resident():.0f} MB", flush=True)  # fmt: skip
 
 
 def fitted(setting: Setting) -> Path:
@@ -259,25 +275,22 @@ def fitted(setting: Setting) -> Path:
 
 
 def soak(setting: Setting) -> None:
-    """Resident memory while 8 clients ask on and on, every third of them for long passages."""
-    requests = setting.take(400) + setting.take(200, words=200, seed=1)
-    bodies = bodies_of(requests)
+    """Resident memory at a steady rate; every third request has passages of 200 words."""
+    bodies = bodies_of([*setting.take(400), *setting.take(200, words=200, seed=1)])
     random.Random(0).shuffle(bodies)
     with setting.serving() as server:
-        start = time.monotonic()
-        print(f"before: {server.resident():.0f} MB")
-        done = 0
+        print(f"before: {server.resident():.0f} MB", flush=True)
+        last, done = 0, 0
         for minute in (1, 2, 3, 5, 7, 10):
             if minute > setting.minutes:
                 break
-            end = start + 60 * minute
-            loop = closed_loop(
-                server.port, "/rerank", bodies * 40, 8, lambda end=end: time.monotonic() > end
-            )
-            replies = asyncio.run(loop)
-            done += len(replies)
-            assert all(reply.status == 200 for reply in replies)
-            print(f"{minute} min, {done} requests: {server.resident():.0f} MB", flush=True)
+            count = round(60 * (minute - last) * setting.rate)
+            asked = list(itertools.islice(itertools.cycle(bodies), done, done + count))
+            replies = asyncio.run(open_loop(server.port, "/rerank", asked, setting.rate))
+            statuses = Counter(reply.status for reply in replies)
+            last, done = minute, done + count
+            print(f"{minute} min, {done} requests, statuses {dict(statuses)}: "
+                  f"{server.resident():.0f} MB", flush=True)  # fmt: skip
 
 
 PARTS = {
@@ -285,6 +298,7 @@ PARTS = {
     "throughput": throughput,
     "peer": peer,
     "lengths": lengths,
+    "memory": memory,
     "search": search,
     "soak": soak,
 }
@@ -300,6 +314,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--rate", type=float, default=2, help="requests a second of soak")
+    parser.add_argument("--queue", type=int, default=512, help="requests that wait in burst")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     setting = Setting(
@@ -311,6 +327,8 @@ def main() -> None:
         options.threads,
         options.rounds,
         options.minutes,
+        options.rate,
+        options.queue,
     )
     PARTS[options.part](setting)
 

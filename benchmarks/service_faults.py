@@ -2,7 +2,7 @@
 
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.service_faults [PART …] --work FOLDER
 
-Sixteen clients ask on and on, each on one connection, for 20 seconds. An answer that did not come
+Sixteen clients ask on and on, each on one connection, for ten seconds or more. An answer that did not come
 is looked up in the log of the service: one that the service has taken is lost, another was never
 taken.
 """
@@ -36,7 +36,7 @@ from benchmarks.service_load import (
 )
 from tamis.types import Document
 
-CLIENTS, SECONDS = 16, 6.0
+CLIENTS, SECONDS = 16, 10.0
 Act = Callable[[Server], Awaitable[None]]
 
 
@@ -203,7 +203,7 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     data, models = Path(os.environ["TAMIS_DATA"]), Path(os.environ["TAMIS_MODELS"])
-    setting = Setting(data, options.work, models / "ce", 5, 20, 1, 1, 1)
+    setting = Setting(data, options.work, models / "ce", 5, 20, 1, 1, 1, 1, 512)
     for name in options.parts or PARTS:
         print(f"-- {name}", flush=True)
         PARTS[name](setting)

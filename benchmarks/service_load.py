@@ -297,6 +297,8 @@ class Setting:
     threads: int
     rounds: int
     minutes: float
+    rate: float
+    queue: int
 
     def requests(self, words: int | None = None, seed: int = 0) -> Iterator[Request]:
         """Requests without end, the same for the same seed."""
