@@ -2,9 +2,9 @@
 
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.service_faults [PART …] --work FOLDER
 
-Sixteen clients ask on and on, each on one connection, for ten seconds or more. An answer that did not come
-is looked up in the log of the service: one that the service has taken is lost, another was never
-taken.
+Sixteen clients ask on and on, each on one connection, for ten seconds or more. An answer that did
+not come is looked up in the log of the service: one that the service has taken is lost, another
+was never taken.
 """
 
 from __future__ import annotations
