@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -178,6 +179,27 @@ def test_sigterm_under_load_loses_nothing_that_was_let_in(
         assert {line["status"] for line in answered} == {200}
         assert statuses.count(200) == len(answered) >= 20
         assert {*statuses} <= {200, None}
+
+
+def test_sigterm_cuts_off_no_kept_connection(start: Start, tiny_cross_encoder: Path) -> None:
+    with start(f"tiny={tiny_cross_encoder}", "--threads", 1) as service:
+
+        def ask_until_told() -> int:
+            connection = HTTPConnection("127.0.0.1", service.port, timeout=60)
+            while True:
+                connection.request(
+                    "POST", "/v1/rerank", json.dumps(RANK), {"content-type": "application/json"}
+                )
+                response = connection.getresponse()
+                assert response.status == 200 and response.read()
+                if response.getheader("connection") == "close":
+                    return response.status
+
+        with ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(ask_until_told) for _ in range(8)]
+            wait_for_status(service, 200)
+            assert service.end() == 0
+            assert [each.result() for each in asked] == [200] * 8
 
 
 def test_a_model_replaced_and_deleted_while_it_is_served(

@@ -49,7 +49,7 @@ class Gate:
         headers = Headers(scope=scope)
         exchange = Exchange(scope["path"], scope["method"], headers, self.service.settings.dialect)
         scope["tamis.exchange"] = exchange
-        sent = _Sender(send, exchange)
+        sent = _Sender(send, exchange, self.service)
         try:
             await self.app(scope, receive, sent)
         finally:
@@ -110,15 +110,20 @@ class Guard:
 
 
 class _Sender:
-    """Sends, with the request's id; remembers the status."""
+    """Sends, with the request's id, and what closes the connection if the service is ending;
+    remembers the status.
+    """
 
-    def __init__(self, send: Send, exchange: Exchange) -> None:
-        self._send, self._exchange = send, exchange
+    def __init__(self, send: Send, exchange: Exchange, service: Service) -> None:
+        self._send, self._exchange, self._service = send, exchange, service
         self.status: int | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            name = (b"x-request-id", self._exchange.id.encode("ascii"))
-            message = {**message, "headers": [*message.get("headers", []), name]}
+            headers = [*message.get("headers", [])]
+            headers.append((b"x-request-id", self._exchange.id.encode("ascii")))
+            if self._service.is_ending:
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": headers}
         await self._send(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -23,12 +24,21 @@ from tamis.serve.settings import ServeSettings
 
 FIRST_REQUEST_SECONDS = 30.0
 """How long a connection may take to say what it wants."""
+LINGER_SECONDS = 1.0
+"""How long an idle connection is kept when the service ends: a request may be on its way."""
+ACCEPT_SECONDS = 0.05
+"""How long a connection that was taken just before the end may need to become one."""
 BACKLOG = 2048
+TAKEN_AT_ONCE = 1
+"""Connections that a worker takes before it looks at others: with more it takes all that wait."""
 _log = logging.getLogger(__name__)
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1, where a connection that does not come to the point is closed."""
+    """HTTP/1.1, where a connection that does not come to the point is closed.
+
+    When the service ends an idle connection is kept for a while: `Gate` closes it with its answer.
+    """
 
     _clock: asyncio.TimerHandle | None = None
     """Runs while a request is on its way whose headers are not all there."""
@@ -57,6 +67,17 @@ class TimedProtocol(H11Protocol):
     def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+
+    def shutdown(self) -> None:
+        """Close after the next answer, or after a while without a request."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(LINGER_SECONDS, self._close_unless_busy)
+        else:
+            super().shutdown()
+
+    def _close_unless_busy(self) -> None:
+        if not self.transport.is_closing():
+            super().shutdown()
 
 
 class Server(uvicorn.Server):
@@ -105,7 +126,24 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say so once requests are taken."""
         await super().startup(sockets)
+        for listener in sockets or []:
+            listener.listen(BACKLOG)
         self.on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        """End too where the process that looks after this one has gone."""
+        parent = self.service.parent
+        if parent is not None and os.getppid() != parent and not self.should_exit:
+            _log.error("the parent of this worker has gone: it ends")
+            self._end()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, then end those that there are."""
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(ACCEPT_SECONDS)
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -126,7 +164,7 @@ def serve(
         server_header=False,
         http=TimedProtocol,
         ws="none",
-        backlog=BACKLOG,
+        backlog=TAKEN_AT_ONCE,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=round(settings.shutdown_seconds),
     )

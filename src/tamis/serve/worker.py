@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import sys
-from threading import Thread
-from time import sleep
 
 from tamis.errors import TamisError
 from tamis.serve.logs import json_logs
@@ -16,18 +13,6 @@ from tamis.serve.settings import ServeSettings
 
 READY, FAILED = b"ready\n", b"failed\n"
 """What a worker writes to its parent."""
-PARENT_SECONDS = 1.0
-"""How often a worker looks whether its parent is there."""
-
-
-def end_with(parent: int) -> None:
-    """End as on SIGTERM once the parent is gone, which can neither replace nor end this any more.
-
-    Else the port would stay taken.
-    """
-    while os.getppid() == parent:
-        sleep(PARENT_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main(arguments: list[str]) -> int:
@@ -36,19 +21,15 @@ def main(arguments: list[str]) -> int:
 
     settings = ServeSettings.from_json(json.loads(arguments[0]))
     listener = socket.socket(fileno=int(arguments[1]))
-    pipe, parent = int(arguments[2]), os.getppid()
+    pipe = int(arguments[2])
 
     def say(word: bytes) -> None:
         os.write(pipe, word)
         os.close(pipe)
 
-    def say_ready() -> None:
-        say(READY)
-        Thread(target=end_with, args=(parent,), name="tamis-parent", daemon=True).start()
-
     with json_logs():
         try:
-            serve(settings, listener, say_ready, parent=parent)
+            serve(settings, listener, lambda: say(READY), parent=os.getppid())
         except TamisError as error:
             say(FAILED + f"{error}\n{error.hint}".encode())
             return 1

@@ -300,5 +300,5 @@ def pack(strings: list[str]) -> tuple[Bytes, Positions]:
     """A table of Python strings."""
     encoded = [string.encode() for string in strings]
     offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(piece) for piece in encoded], out=offsets[1:])
+    np.array([len(piece) for piece in encoded], np.int64).cumsum(out=offsets[1:])
     return np.frombuffer(b"".join(encoded), np.uint8), offsets

@@ -61,7 +61,7 @@ class Ids:
         return (self[number] for number in range(len(self)))
 
     def __contains__(self, string: object) -> bool:
-        return isinstance(string, str) and self.numbers([string])[0] >= 0
+        return isinstance(string, str) and self._place(string) >= 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ids):
@@ -79,10 +79,14 @@ class Ids:
 
     def number(self, string: str) -> int:
         """The number of one id; `KeyError` where it is not in the table."""
-        number = int(self.numbers([string])[0])
+        number = self._place(string)
         if number < 0:
             raise KeyError(string)
         return number
+
+    def _place(self, string: str) -> int:
+        """The number of one id or -1; a table of one string is sorted as it is."""
+        return int(Ids(*pack([string])).positions_in(self)[0])
 
     def numbers(self, strings: list[str]) -> NDArray[np.int32]:
         """The number of each id, -1 where it is not in the table.
