@@ -298,7 +298,8 @@ def test_a_fit_leaves_queries_of_these_families_to_torch(tmp_path: Path) -> None
     import_model(plain, tmp_path / "made", kind="bi-encoder", pooling="mean")
     index = SimpleNamespace(snapshot=SimpleNamespace(embeddings=True))
     base = SimpleNamespace(folder=tmp_path / "made", has_own_forward=True)
-    fit: Any = SimpleNamespace(base=base, index=index)
+    request = SimpleNamespace(ranking_dtype="float32")
+    fit: Any = SimpleNamespace(base=base, index=index, request=request)
     export_query_encoder(fit, tmp_path / "made")  # fails where it goes on: there is no fit.work
     assert not has_export(tmp_path / "made")
 
