@@ -32,7 +32,7 @@ sentence_transformers: Any = pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not installed"
 )
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-FAST = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "modernbert")
+FAST = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "modernbert")
 TOLERANCE = 1e-4
 BETWEEN_BACK_ENDS = 1e-5
 

@@ -26,7 +26,7 @@ BERT = HeadNames("bert.pooler.dense", "classifier")
 ROBERTA = HeadNames("classifier.dense", "classifier.out_proj", drops_input=True)
 HEADS = {
     "bert": BERT,
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
     "distilbert": HeadNames("pre_classifier", "classifier", "relu"),
     "modernbert": HeadNames("head.dense", "classifier", None, "head.norm"),
 }
