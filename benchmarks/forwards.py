@@ -8,7 +8,8 @@ vector of the first token), at their real lengths, truncated at 512 tokens. tran
 same batches, sorted by length and padded to the longest of each, with SDPA where it has it, and a
 mask only where something is padded. Times are processor time on one thread; with --wall-clock also
 wall clock on two, where transformers runs batches side by side as tamis does, or shares each among
-threads, whichever is faster. Weights are random except MPNet's; speed does not depend on them.
+threads, whichever is faster. Weights are random; speed does not
+depend on them.
 """
 
 import argparse
@@ -39,7 +40,7 @@ SHAPES = {
     "modernbert-base": (768, 22, 12, 1152),
 }
 """Ettin's two smallest, and ModernBERT-base."""
-NAMES = (*SHAPES, "distilbert", "mpnet")
+NAMES = (*SHAPES, "distilbert")
 Ids = NDArray[np.int32]
 
 
@@ -110,16 +111,12 @@ def model_of(name: str) -> tuple[Body, Any]:
     import transformers
 
     torch.manual_seed(0)
-    if name == "mpnet":
-        folder = Path(os.environ["TAMIS_MODELS"]) / "mpnet"
-        theirs = transformers.AutoModel.from_pretrained(folder, add_pooling_layer=False)
-    else:
-        config: Any = transformers.DistilBertConfig()
-        if name in SHAPES:
-            settings: Any = dict(zip(MODERNBERT, SHAPES[name], strict=True))
-            config = transformers.ModernBertConfig(**settings)
-        auto: Any = transformers.AutoModel
-        theirs = auto.from_config(config, attn_implementation="sdpa")
+    config: Any = transformers.DistilBertConfig()
+    if name in SHAPES:
+        settings: Any = dict(zip(MODERNBERT, SHAPES[name], strict=True))
+        config = transformers.ModernBertConfig(**settings)
+    auto: Any = transformers.AutoModel
+    theirs = auto.from_config(config, attn_implementation="sdpa")
     weights = {name: value.detach() for name, value in theirs.state_dict().items()}
     plain = json.loads(theirs.config.to_json_string())
     tokens: Any = None

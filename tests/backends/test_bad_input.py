@@ -62,6 +62,47 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
         open_ranker(folder)
 
 
+LABELS = {"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}}
+
+
+@pytest.mark.parametrize("backend", ["fast", "transformers"])
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"hidden_size": 48}, r"[\w.]+"),
+        ({"vocab_size": 50}, r"[\w.]+word_embeddings\.weight"),
+        (LABELS, r"classifier\.\w+"),
+    ],
+)
+def test_a_config_of_another_model_is_refused(
+    config: dict[str, Any], name: str, backend: Any, tmp_path: Path
+) -> None:
+    folder = cross_encoder(tmp_path, "bert")
+    change_json(folder / "config.json", **config)
+    with pytest.raises(InputError, match=f": {name} has another shape than config"):
+        open_ranker(folder, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["fast", "transformers"])
+def test_a_damaged_file_and_a_pointer_to_one_are_told_apart(backend: Any, tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path, "bert")
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:999])
+    with pytest.raises(InputError, match=r"model\.safetensors cannot be read"):
+        CrossEncoder.open(folder, backend=backend)
+    file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    with pytest.raises(InputError, match="Git LFS") as error:
+        CrossEncoder.open(folder, backend=backend)
+    assert "git lfs pull" in error.value.hint
+
+
+def test_a_config_of_wrong_types_is_refused(tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path, "electra")
+    change_json(folder / "config.json", hidden_size="large")
+    with pytest.raises(InputError, match="hidden_size"):
+        CrossEncoder.open(folder, device="cpu")
+
+
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     folder = cross_encoder(tmp_path, "albert")
     tokens = transformers.AutoTokenizer.from_pretrained(folder)

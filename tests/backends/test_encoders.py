@@ -1,4 +1,4 @@
-"""DistilBERT, MPNet and ModernBERT give what transformers gives: vectors, scores and gradients."""
+"""DistilBERT and ModernBERT give what transformers gives: vectors, scores and gradients."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ CONFIGS: dict[str, Callable[[], Any]] = {
         vocab_size=SIZE, dim=32, n_layers=1, n_heads=2, hidden_dim=48, pad_token_id=1,
         max_position_embeddings=66, sinusoidal_pos_embds=True,
     ),
-    "mpnet": lambda: transformers.MPNetConfig(**{**SHAPE, "max_position_embeddings": 302}),
     "modernbert": modernbert,
     "modernbert, last layer local": lambda: modernbert(global_attn_every_n_layers=2),
     "modernbert, one layer": lambda: transformers.ModernBertConfig(
@@ -78,7 +77,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     ),
     "modernbert, mean": lambda: modernbert(classifier_pooling="mean", classifier_activation="silu"),
 }  # fmt: skip
-KINDS = ["distilbert", "mpnet", "modernbert", "modernbert, biases", "modernbert, mean"]
+KINDS = ["distilbert", "modernbert", "modernbert, biases", "modernbert, mean"]
 
 
 def shaken(model: Any, seed: int = 1) -> Any:
@@ -106,8 +105,7 @@ def sequences_of(lengths: Sequence[int]) -> list[Any]:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_token_has_the_vector_of_transformers(name: str) -> None:
     ours, theirs = pair_of_models(CONFIGS[name]())
-    longer = [150, 300] if name == "mpnet" else []
-    sequences = sequences_of([*LENGTHS, *longer])
+    sequences = sequences_of(LENGTHS)
     segments = [np.zeros_like(sequence) for sequence in sequences]
     with torch.inference_mode():
         expected = [
@@ -127,7 +125,7 @@ def test_every_token_has_the_vector_of_transformers(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_longest_is_what_transformers_takes(name: str) -> None:
     ours, theirs = pair_of_models(CONFIGS[name]())
-    longest = theirs.config.max_position_embeddings - 2 * (name == "mpnet")
+    longest = theirs.config.max_position_embeddings
     assert ours.longest == longest
     ours.first_tokens(*[[np.full(longest, 5, np.int32)]] * 2)
 
@@ -298,7 +296,8 @@ def test_a_fit_leaves_queries_of_these_families_to_torch(tmp_path: Path) -> None
     import_model(plain, tmp_path / "made", kind="bi-encoder", pooling="mean")
     index = SimpleNamespace(snapshot=SimpleNamespace(embeddings=True))
     base = SimpleNamespace(folder=tmp_path / "made", has_own_forward=True)
-    fit: Any = SimpleNamespace(base=base, index=index)
+    request = SimpleNamespace(ranking_dtype="float32")
+    fit: Any = SimpleNamespace(base=base, index=index, request=request)
     export_query_encoder(fit, tmp_path / "made")  # fails where it goes on: there is no fit.work
     assert not has_export(tmp_path / "made")
 
@@ -307,7 +306,6 @@ def test_configs_that_only_transformers_runs_are_left_to_it() -> None:
     yarn = {"full_attention": {"rope_type": "yarn"}}
     plain: dict[str, dict[str, Any]] = {
         "distilbert": {"activation": "sine"},
-        "mpnet": {"relative_attention_num_buckets": 8},
         "modernbert": {"rope_parameters": yarn},
     }
     for name, other in plain.items():

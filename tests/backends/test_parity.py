@@ -32,7 +32,7 @@ sentence_transformers: Any = pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not installed"
 )
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-FAST = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "modernbert")
+FAST = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "modernbert")
 TOLERANCE = 1e-4
 BETWEEN_BACK_ENDS = 1e-5
 
@@ -44,7 +44,7 @@ def test_a_cross_encoder(architecture: str, tmp_path: Path) -> None:
     scores = scorer.score(EVERY)
     other = sentence_transformers.CrossEncoder(str(folder), device="cpu")
     other[0].processor = tokenizer()
-    expected = other.predict(pairs_of(EVERY))
+    expected = other.predict(pairs_of(EVERY), batch_size=1)  # padding changes what some give
     assert np.ptp(expected) > 0.002
     assert np.abs(scores.values - expected).max() < TOLERANCE
     assert scores.truncated_tokens.sum() == 0
@@ -113,7 +113,7 @@ def bi_encoder(folder: Path, architecture: str, pooling: str = "mean") -> Any:
 def test_a_bi_encoder(architecture: str, tmp_path: Path) -> None:
     made = bi_encoder(tmp_path, architecture)
     encoder = BiEncoder.open(tmp_path / "model", backend="transformers", device="cpu")
-    expected = made.encode(TEXTS, normalize_embeddings=True)
+    expected = made.encode(TEXTS, normalize_embeddings=True, batch_size=1)
     rows, truncated_tokens = encoder.encode_with_truncation(TEXTS)
     assert np.abs(expected[0] - expected[1]).max() > 0.01
     assert np.abs(rows - expected).max() < TOLERANCE
@@ -131,6 +131,9 @@ LANGUAGE_MODELS: tuple[tuple[str, Family, str], ...] = (
     ("llama", "causal", "AutoModelForCausalLM"),
     ("distilbert", "masked", "AutoModelForMaskedLM"),
     ("modernbert", "masked", "AutoModelForMaskedLM"),
+    ("convbert", "masked", "AutoModelForMaskedLM"),
+    ("phi", "causal", "AutoModelForCausalLM"),
+    ("opt", "causal", "AutoModelForCausalLM"),
 )
 
 
@@ -178,6 +181,13 @@ def test_a_causal_cross_encoder_without_a_pad_token_reads_the_last_token(tmp_pat
     scorer = CrossEncoder.open(folder, device="cpu")
     values = replace(scorer, budget=10_000).score(EVERY).values
     assert np.abs(values - expected).max() < TOLERANCE
+
+
+def test_a_batch_has_one_length_only_where_padding_matters(tmp_path: Path) -> None:
+    for architecture, kept_apart in (("electra", False), ("mobilebert", True)):
+        folder = cross_encoder(tmp_path / architecture, architecture)
+        model: Any = CrossEncoder.open(folder, device="cpu").model
+        assert model.network.one_length == kept_apart
 
 
 def test_queries_of_one_pair_equal_those_of_many(tmp_path: Path) -> None:

@@ -52,6 +52,17 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     "qwen3": DECODER,
     "llama": DECODER,
     "gpt2": {"n_embd": 24, "n_layer": 2, "n_head": 2, "n_positions": LENGTH},
+    "gemma": DECODER,
+    "phi": DECODER,
+    "opt": {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "ffn_dim": 32,
+            "word_embed_proj_dim": 24, "max_position_embeddings": LENGTH},
+    "longformer": {**BODY, "attention_window": 8, "type_vocab_size": 1},
+    "big_bird": BODY,
+    "convbert": {**BODY, "embedding_size": 24, "head_ratio": 2, "conv_kernel_size": 3},
+    "mobilebert": {**BODY, "embedding_size": 24, "intra_bottleneck_size": 12,
+                   "true_hidden_size": 12},
+    "nomic_bert": {**BODY, "head_dim": 12},
+    "gte": BODY,
 }  # fmt: skip
 QUERIES = ["how does a drum sieve work", "grain", "the sea ?"]
 TEXTS = ["a drum sieve is a net .", "rivers flow " * 9, "grain or sea", "net", "how " * 25]

@@ -15,6 +15,7 @@ from tests.backends import tiny
 
 import tamis
 from tamis.backends.weights import read_weights
+from tamis.cli.app import run
 from tamis.errors import InputError
 from tamis.fitting.candidate_models import between, interpolate_weights
 from tamis.fitting.context import FitInputs
@@ -34,13 +35,13 @@ def fit(tmp_path: Path) -> Fit:
     queries = {f"q{n:02}": f"{one} {other}" for n, (one, other) in enumerate(PAIRS)}
     qrels = {f"q{n:02}": {f"d{n:02}": 1} for n in range(len(PAIRS))}
 
-    def run(base: Path, **options: Any) -> Any:
+    def fitted(base: Path, **options: Any) -> Any:
         return tamis.fit(
             documents, out=tmp_path / "s", base=str(base), queries=queries, qrels=qrels,
             threads=1, **options,
         )  # fmt: skip
 
-    return run
+    return fitted
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,19 @@ def test_a_sieve_ranks_in_the_precision_that_was_asked_for(albert: Path, tmp_pat
     plain = FitRequest("collection", tmp_path / "s").to_json()
     half = FitRequest("collection", tmp_path / "s", dtype="bfloat16").to_json()
     assert "dtype" not in plain and half["dtype"] == "bfloat16"
+
+
+def test_a_search_with_a_sieve_takes_a_device_and_no_precision(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sieve = str(tmp_path / "plain")
+    tamis.fit({"d1": "a drum is a sieve", "d2": "a net"}, out=sieve, base=None, threads=1)
+    assert run(["search", sieve, "drum", "--device", "cpu"]) == 0
+    capsys.readouterr()
+    assert run(["search", sieve, "drum", "--device", "cuda:9"]) == 1
+    assert "no device 'cuda:9'" in capsys.readouterr().err
+    assert run(["search", sieve, "drum", "--dtype", "bfloat16"]) == 1
+    assert "leave --dtype out" in capsys.readouterr().err
 
 
 class _Inputs:

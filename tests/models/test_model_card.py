@@ -62,7 +62,8 @@ def test_a_trained_cross_encoder_has_a_card(
     assert "transformers on cpu in float32" in card
     kept = next(check for check in done.history.checks if check.step == done.selected_step)
     assert f"| this model | RR@10 | {kept.value:.4f} |" in card
-    assert "3 validation queries, which selected the checkpoint" in card
+    assert f"3 validation queries with {np.diff(EXAMPLES.offsets).max()} texts to rank at" in card
+    assert ", which selected the checkpoint" in card and "`word_loss`" not in card
     assert describe_folder(done.folder)["licence"] == "cc-by-sa-4.0"
     ours, theirs = code(card)
     monkeypatch.chdir(tmp_path)
@@ -79,6 +80,14 @@ def test_an_interval_is_that_of_the_validation_queries() -> None:
     values = validation.values(scores)
     assert len(values) == len(QUERIES) and validation.value(scores) == values.mean()
     assert t_interval(values) is not None
+
+
+def test_a_training_that_did_not_help_is_said() -> None:
+    facts = {"training": {"selected_step": 0, "steps": 9, "texts": 1, "truncated_tokens": 0,
+                          "minutes": 1}}  # fmt: skip
+    assert "No step of the training did better" in model_card(
+        ModelManifest("bi-encoder", 256, "cosine", facts=facts), "m"
+    )
 
 
 def test_a_query_encoder_says_which_model_encodes_what(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tamis.backends.tokens import Tokens
-from tamis.backends.weights import check_vocabulary
+from tamis.backends.weights import check_embeddings
 from tamis.errors import DamagedError, InputError
 from tamis.models import (
     Base,
@@ -232,9 +232,10 @@ def test_a_tokenizer_of_another_model_is_refused(plain: Path) -> None:
 
 def test_embeddings_may_be_padded_but_not_by_a_lot(plain: Path) -> None:
     tokens, name = Tokens.open(plain), "bert.embeddings.word_embeddings.weight"
-    check_vocabulary(plain, tokens, {name: np.zeros((len(WORDS) + 128, 2))})
+    rows = len(WORDS) + 128
+    check_embeddings(plain, tokens, {"vocab_size": rows}, {name: np.zeros((rows, 2))})
     with pytest.raises(InputError, match="8 ids, the weights have 2000 embeddings"):
-        check_vocabulary(plain, tokens, {name: np.zeros((2000, 2))})
+        check_embeddings(plain, tokens, {"vocab_size": 2000}, {name: np.zeros((2000, 2))})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -41,7 +41,7 @@ sentence_transformers: Any = pytest.importorskip(
 files: Any = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 OTHERS = ("albert", "electra", "deberta-v2", "bart", "qwen3")
-FAST = ("bert", "roberta", "distilbert", "mpnet", "modernbert")
+FAST = ("bert", "roberta", "distilbert", "modernbert")
 TOLERANCE = 1e-4
 THEIRS = Placement("cpu", backend="transformers")
 

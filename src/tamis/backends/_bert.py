@@ -21,7 +21,6 @@ from tamis.backends._layers import (
     Norm,
     activation,
     attention,
-    distance_bias,
     first_rows,
     folded_mean,
     project_means,
@@ -38,8 +37,6 @@ from tamis.errors import InputError, require
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
 WORDS = "embeddings.word_embeddings.weight"
-FARTHEST = 128
-"""The distance from which on all share one bias, where there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +62,6 @@ class Bert:
     heads: int
     activation: Activation
     first_position: int
-    distances: Tensor | None = None
-    """What attention adds by distance, where the model has that."""
     dropout: Dropout = NO_DROPOUT
 
     @property
@@ -82,31 +77,24 @@ class Bert:
     def first_tokens(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
         """The last layer's vector of every sequence's first token."""
         lengths = groups([len(sequence) for sequence in sequences])
-        bias = self._bias(lengths)
-        states = self._run(self.layers[:-1], self._embed(sequences, segments), lengths, bias)
-        return self._last_layer(states, lengths, bias)
+        states = self._run(self.layers[:-1], self._embed(sequences, segments), lengths)
+        return self._last_layer(states, lengths)
 
     def all_tokens(self, sequences: Sequence[TokenIds], segments: Sequence[TokenIds]) -> Tensor:
         """The last layer's vectors of all tokens, sequence after sequence."""
         lengths = groups([len(sequence) for sequence in sequences])
         states = self._embed(sequences, segments)
-        return self._run(self.layers, states, lengths, self._bias(lengths))
-
-    def _bias(self, lengths: list[tuple[int, int]]) -> Tensor | None:
-        if self.distances is None:
-            return None
-        return distance_bias(self.distances, max(length for _, length in lengths), FARTHEST)
+        return self._run(self.layers, states, lengths)
 
     def _run(
         self,
         layers: Sequence[Layer],
         states: Tensor,
         lengths: list[tuple[int, int]],
-        bias: Tensor | None,
     ) -> Tensor:
         for layer in layers:
             qkv = layer.qkv(states)
-            attended = attention(qkv, lengths, self.heads, self.dropout, bias=bias)
+            attended = attention(qkv, lengths, self.heads, self.dropout)
             states = layer.attn_norm(self._add(layer.attn_out, attended, states))
             states = self._feed(layer, states)
         return states
@@ -127,17 +115,14 @@ class Bert:
     def _add(self, linear: Linear, inner: Tensor, states: Tensor) -> Tensor:
         return self.dropout.states(linear(inner)).add_(states)
 
-    def _last_layer(
-        self, states: Tensor, lengths: list[tuple[int, int]], bias: Tensor | None
-    ) -> Tensor:
+    def _last_layer(self, states: Tensor, lengths: list[tuple[int, int]]) -> Tensor:
         layer, firsts = self.layers[-1], first_rows(states, lengths)
         query, key, value = thirds(layer.qkv)
         size = states.shape[1] // self.heads
         queries = query(firsts).view(-1, self.heads, size) * size**-0.5
         key_weight = key.weight.view(self.heads, size, -1)
         queries = require("torch").einsum("bhd,hdx->bhx", queries, key_weight)
-        from_first = None if bias is None else bias[:, 0]
-        mean = folded_mean(queries, states, lengths, self.dropout, bias=from_first)
+        mean = folded_mean(queries, states, lengths, self.dropout)
         attended = project_means(mean, value)
         states = layer.attn_norm(self._add(layer.attn_out, attended, firsts))
         return self._feed(layer, states)
@@ -159,7 +144,6 @@ class Names:
     intermediate: str = "intermediate.dense"
     output: str = "output.dense"
     output_norm: str = "output.LayerNorm"
-    distances: str | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +218,5 @@ def build_named(loaded: Loaded, names: Names, shape: Shape, dropout: Dropout) ->
         heads=shape.heads,
         activation=activation(shape.activation, folder),
         first_position=shape.first_position,
-        distances=take(by_name, names.distances, folder) if names.distances else None,
         dropout=dropout,
     )

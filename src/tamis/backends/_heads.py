@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tamis.backends._dropout import NO_DROPOUT, Dropout
 from tamis.backends._layers import Activation, Linear, Norm, activation
-from tamis.backends.weights import Loaded, Tensor, take
+from tamis.backends.weights import Loaded, Tensor, misshapen, take
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ BERT = HeadNames("bert.pooler.dense", "classifier")
 ROBERTA = HeadNames("classifier.dense", "classifier.out_proj", drops_input=True)
 HEADS = {
     "bert": BERT,
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
     "distilbert": HeadNames("pre_classifier", "classifier", "relu"),
     "modernbert": HeadNames("head.dense", "classifier", None, "head.norm"),
 }
@@ -67,12 +67,16 @@ def head_of(loaded: Loaded) -> Head:
     if names.norm:
         norm_weight = take(weights, f"{names.norm}.weight", folder)
         norm = Norm(norm_weight, weights.get(f"{names.norm}.bias"), config.get("norm_eps", 1e-5))
+    out = linear(names.out)
+    labels = {config.get("num_labels"), len(config.get("id2label") or ())} - {None, 0}
+    if labels and len(out.weight) not in labels:
+        raise misshapen(folder, f"{names.out}.weight")
     function = names.activation or config.get("classifier_activation", "gelu")
     return Head(
         linear(names.dense),
         activation(function, folder),
         norm,
-        linear(names.out),
+        out,
         "mean" if config.get("classifier_pooling") == "mean" else "cls",
         names.drops_input,
     )

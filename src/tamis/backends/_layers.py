@@ -124,13 +124,11 @@ def folded_mean(
     lengths: list[tuple[int, int]],
     dropout: Dropout = NO_DROPOUT,
     *,
-    bias: Tensor | None = None,
     keys: Tensor | None = None,
 ) -> Tensor:
     """The states of each sequence, averaged by how well they answer each head's question.
 
-    What answers is the states, or keys: tokens x heads x size. A bias, heads x tokens of the
-    longest sequence, is added to the answers.
+    What answers is the states, or keys: tokens x heads x size.
     """
     torch = require("torch")
     means = []
@@ -145,7 +143,7 @@ def folded_mean(
             scores = torch.bmm(query, texts.transpose(1, 2))
         else:
             scores = torch.einsum("bhd,blhd->bhl", query, key.unflatten(0, (count, length)))
-        weights = (scores if bias is None else scores + bias[:, :length]).softmax(-1)
+        weights = scores.softmax(-1)
         means.append(torch.bmm(dropout.weights(weights), texts))
     return torch.cat(means)
 

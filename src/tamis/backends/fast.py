@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tamis.backends import _bert, _distilbert, _modernbert, _mpnet, _t5
+from tamis.backends import _bert, _distilbert, _modernbert, _t5
 from tamis.backends._dropout import NO_DROPOUT, Dropout
 from tamis.backends._heads import HEADS, Head
 from tamis.backends.batches import Rows
@@ -45,7 +45,6 @@ class Body(Protocol):
 ENCODERS: Mapping[str, Callable[..., Body]] = {
     **dict.fromkeys(_bert.FAMILIES, _bert.build),
     "distilbert": _distilbert.build,
-    "mpnet": _mpnet.build,
     "modernbert": _modernbert.build,
 }
 """How the body of each architecture is built from a folder, by the config's model_type."""
@@ -71,7 +70,6 @@ def applies(kind: Kind, config: Mapping[str, Any]) -> bool:
     return (
         config.get("position_embedding_type", "absolute") == "absolute"
         and config.get(ACTIVATION_NAMES.get(str(model_type), "hidden_act"), "gelu") in ACTIVATIONS
-        and (model_type != "mpnet" or _mpnet.has_known_buckets(config))
         and (model_type != "modernbert" or _modernbert.has_plain_turns(config))
         and not config.get("is_decoder")
         and not config.get("auto_map")

@@ -66,10 +66,7 @@ def open_to_train(
             model = _from_config(auto_class, config, trust)
             head = _head_of(model)
         else:
-            options = {"ignore_mismatched_sizes": True} if fresh.fresh_head else {}
-            model, info = load_model(
-                folder, auto_class, "float32", trust, kind, config=config, **options
-            )
+            model, info = load_model(folder, auto_class, "float32", trust, kind, config=config)
             if kind == "cross-encoder":
                 drawn = _drawn(folder, model, info, fresh)
                 if drawn:
@@ -89,14 +86,13 @@ def _drawn(
     """The weights of a cross-encoder that are drawn: those that a head lacks, or all of a head."""
     head = _head_of(model)
     absent = {name for name in info["missing_keys"] if name in head or POOLER in name}
-    misshapen = {name: name if isinstance(name, str) else name[0]
-                 for name in info.get("mismatched_keys") or ()}  # fmt: skip
+    drawn = head if fresh.fresh_head else frozenset[str]()
     faults = {
         "missing_keys": set(info["missing_keys"]) - absent,
-        "mismatched_keys": [item for item, name in misshapen.items() if name not in head],
+        "mismatched_keys": [item for item in info["mismatched_keys"] if item[0] not in drawn],
     }
     check_loaded(folder, {**info, **faults}, "cross-encoder")
-    return frozenset(absent | set(misshapen.values()) | (head if fresh.fresh_head else set()))
+    return frozenset(absent | drawn)
 
 
 def _head_of(model: Any) -> frozenset[str]:

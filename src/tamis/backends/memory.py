@@ -71,8 +71,9 @@ def check_memory(folder: Path, dtype: str, device: str, *, training: bool = Fals
             _time_in_words(parameters, device),
         )  # fmt: skip
     if free is not None and needed * OVERHEAD > free:
-        smaller = " --dtype bfloat16 needs half of it," if dtype == "float32" else ""
-        smaller, doing = ("", " to be trained") if training else (smaller, "")
+        half_fits = dtype == "float32" and needed / 2 * OVERHEAD <= free and not training
+        smaller = " --dtype bfloat16 needs half of it," if half_fits else ""
+        doing = " to be trained" if training else ""
         raise InputError(
             f"{folder} needs {_gigabytes(needed * OVERHEAD)} of memory{doing} in {dtype} on "
             f"{device}; "

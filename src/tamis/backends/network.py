@@ -1,9 +1,10 @@
 """A model of transformers on its device: how it is opened, and how a batch runs through it.
 
 Sequences are padded on their right to the longest of their batch. That is exact for encoders,
-which mask what is padded, and for causal models, which do not look ahead. Where a model for
-classification finds its last token by a pad token and names none, a batch has sequences of one
-length only.
+which mask what is padded, and for causal models, which do not look ahead. Where it is not, as in
+models that convolve over tokens, a batch has sequences of one length only; it is tried when a model
+is opened. So it is where a model for classification finds its last token by a pad token and names
+none.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import inspect
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -26,12 +27,24 @@ from tamis.backends.memory import check_memory
 from tamis.backends.protocols import Family, Kind
 from tamis.backends.tokens import TokenIds, Tokens
 from tamis.backends.weight_digests import check_weights
-from tamis.backends.weights import Tensor, check_layers, check_rows, read_config, weight_files
+from tamis.backends.weights import (
+    Tensor,
+    check_header,
+    check_layers,
+    check_rows,
+    misshapen,
+    read_config,
+    weight_files,
+)
 from tamis.errors import InputError, require
 
 UNUSED = ("pooler.", "embeddings.position_ids", "decoder.", "lm_head.")
 """Weights that may be missing where the vectors of tokens are read."""
 MAX_LENGTH_WITHOUT_POSITIONS = 4096
+PADDING_PROBES = ("a", "a sieve is a drum " * 4)
+PADDING_TOLERANCE = {"float32": 1e-4}
+HALF_PRECISION_TOLERANCE = 0.05
+"""How far padding may move a value, as a share of the largest."""
 _log = logging.getLogger(__name__)
 
 
@@ -92,6 +105,10 @@ class Network:
         torch = require("torch")
         return {name: torch.as_tensor(array, device=self.device) for name, array in arrays.items()}
 
+    def blocks(self, sequences: Sequence[TokenIds]) -> list[slice]:
+        """Which neighbours may be padded to one rectangle."""
+        return same_lengths(sequences) if self.one_length else [slice(0, len(sequences))]
+
     def run(
         self,
         sequences: Sequence[TokenIds],
@@ -99,10 +116,9 @@ class Network:
         read: Callable[[Sequence[TokenIds], Sequence[TokenIds] | None], Tensor],
     ) -> Rows:
         """One row per sequence, in float32, without gradients; see `read`."""
-        blocks = same_lengths(sequences) if self.one_length else [slice(0, len(sequences))]
         rows = []
         with require("torch").inference_mode():
-            for block in blocks:
+            for block in self.blocks(sequences):
                 some = None if segments is None else segments[block]
                 rows += self._halved(sequences[block], some, read)
         return np.concatenate(rows)
@@ -180,9 +196,9 @@ def open_network(
 
 def network_of(folder: Path, model: Any, device: str, kind: Kind) -> Network:
     """A model that was loaded from a folder, checked against its tokenizer, on a device."""
-    tokens, embeddings = Tokens.open(folder), model.get_input_embeddings()
-    if embeddings is not None and hasattr(embeddings, "weight"):
-        check_rows(folder, tokens, len(embeddings.weight))
+    tokens, rows = Tokens.open(folder), _embedding_rows(model)
+    if rows is not None:
+        check_rows(folder, tokens, rows)
     _check_finite(folder, model)
     model = model.to(device).eval()
     inputs = frozenset(inspect.signature(model.forward).parameters)
@@ -196,25 +212,59 @@ def network_of(folder: Path, model: Any, device: str, kind: Kind) -> Network:
         if one_length:  # no token is taken for padding: the last one is read
             text_config.pad_token_id = model.config.pad_token_id = -1
         pad = 0
-    return Network(model, require("torch").device(device), int(pad), inputs, one_length)
+    network = Network(model, require("torch").device(device), int(pad), inputs, one_length)
+    writes = kind == "target-words" and model.config.is_encoder_decoder
+    if one_length or writes or not _padding_matters(network, tokens):
+        return network
+    return replace(network, one_length=True)
+
+
+def _embedding_rows(model: Any) -> int | None:
+    """How many ids a model has embeddings for; None where it has no table of them."""
+    with suppress(NotImplementedError):
+        table = model.get_input_embeddings()
+        if hasattr(table, "weight"):
+            return len(table.weight)
+    return None
+
+
+def _padding_matters(network: Network, tokens: Tokens) -> bool:
+    """Whether a model gives a short text something else beside a long one."""
+    texts = [np.array(tokens.backend.encode(text).ids, np.int32) for text in PADDING_PROBES]
+    if not len(texts[0]) < len(texts[1]) <= longest_of(network.model):
+        return False
+    segments = [np.zeros_like(ids) for ids in texts]
+    values = []
+    with require("torch").inference_mode():
+        for count in (1, 2):
+            output = network.forward(texts[:count], segments[:count])
+            states = output.logits if "logits" in output else output.last_hidden_state
+            values.append(states[0][: len(texts[0])].float())
+    alone, beside = values
+    dtype = str(network.model.dtype).removeprefix("torch.")
+    tolerance = PADDING_TOLERANCE.get(dtype, HALF_PRECISION_TOLERANCE)
+    return bool((alone - beside).abs().max() > tolerance * alone.abs().max())
 
 
 def load_model(
     folder: Path, name: str, dtype: str, trust: bool, kind: Kind, **options: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """What transformers makes of a folder by this class, and what it says of the weights."""
+    """What transformers makes of a folder by this class, and what it says of the weights, which
+    may be of other shapes: see `check_loaded`.
+    """
     for file in weight_files(folder):
         check_weights(folder, file)
-    transformers, errors = require("transformers"), require("safetensors").SafetensorError
-    auto = getattr(transformers, name)
+        check_header(file)
+    auto, errors = getattr(require("transformers"), name), require("huggingface_hub.errors")
     try:
         with quiet_transformers():
             model, info = auto.from_pretrained(
                 folder, local_files_only=True, dtype=torch_dtype(dtype),
-                output_loading_info=True, trust_remote_code=trust, **options,
+                output_loading_info=True, trust_remote_code=trust, ignore_mismatched_sizes=True,
+                **options,
             )  # fmt: skip
     except (
-        errors,
+        errors.StrictDataclassError,
         UnpicklingError,
         OSError,
         ValueError,
@@ -247,12 +297,7 @@ def _misfit(
             hint = "a language model has a head that writes words; is it an encoder?"
         what = f"{family} language model" if family else kind
         return InputError(f"{folder} has no weights {missing[0]} and is no {what}", hint=hint)
-    first = sorted(mismatched)[0]
-    name = first[0] if isinstance(first, tuple) else first
-    return InputError(
-        f"{folder}: {name} has another shape than config.json says",
-        hint="config.json and weights are of different models: copy both from the same place",
-    )
+    return misshapen(folder, sorted(name for name, *_ in mismatched)[0])
 
 
 def _unreadable(folder: Path, kind: Kind, trust: bool, error: Exception) -> InputError:

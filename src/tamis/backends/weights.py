@@ -15,7 +15,9 @@ from tamis.errors import InputError, command, require
 
 Tensor = Any
 Weights = dict[str, Tensor]
-MAX_PADDING_ROWS = 1024
+MAX_PADDING_ROWS, MAX_PADDING_SHARE = 1024, 20
+"""Rows of embeddings that no id uses: so many, or one in twenty."""
+LFS_POINTER = b"version https://git-lfs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ def load(folder: Path) -> Loaded:
     weights = read_weights(folder)
     if isinstance(layers, int):
         check_layers(folder, (name for name in weights if _layer(name) >= layers))
-    check_vocabulary(folder, tokens, weights)
+    check_embeddings(folder, tokens, config, weights)
     return Loaded(folder, config, weights, tokens)
 
 
@@ -137,10 +139,29 @@ def read_file(file: Path) -> Weights:
     except (damaged, UnpicklingError, EOFError, RuntimeError) as problem:
         pickled = isinstance(problem, UnpicklingError)
         reason = "it is no file of weights" if pickled else str(problem).split("\n")[0][:200]
-        raise InputError(
-            f"{file} cannot be read: {reason}", hint="the file is damaged: copy it again"
-        ) from None
+        raise _damaged(file, reason) from None
     return weights
+
+
+def check_header(file: Path) -> None:
+    """Refuse a safetensors file that is not whole; its tensors are not read."""
+    if file.suffix == ".safetensors":
+        safetensors = require("safetensors")
+        try:
+            with safetensors.safe_open(file, "pt"):
+                pass
+        except safetensors.SafetensorError as problem:
+            raise _damaged(file, str(problem)) from None
+
+
+def _damaged(file: Path, reason: str) -> InputError:
+    with file.open("rb") as stream:
+        is_pointer = stream.read(len(LFS_POINTER)) == LFS_POINTER
+    if is_pointer:
+        return InputError(
+            f"{file} only says where Git LFS has the weights", hint="fetch them: git lfs pull"
+        )
+    return InputError(f"{file} cannot be read: {reason}", hint="the file is damaged: copy it again")
 
 
 def open_tokens(folder: Path, config: Mapping[str, Any]) -> Tokens:
@@ -170,18 +191,34 @@ def check_layers(folder: Path, unexpected: Iterable[str]) -> None:
         )
 
 
-def check_vocabulary(folder: Path, tokens: Tokens, weights: Weights) -> None:
-    """Refuse a tokenizer that was not made for these weights."""
+def check_embeddings(
+    folder: Path, tokens: Tokens, config: Mapping[str, Any], weights: Weights
+) -> None:
+    """Refuse weights that were not made for this tokenizer, or not for this config."""
     names = ("word_embeddings.weight", "tok_embeddings.weight", "shared.weight",
              "embed_tokens.weight", "wte.weight")  # fmt: skip
-    rows = [len(weights[name]) for name in weights if name.endswith(names)]
-    if rows:
-        check_rows(folder, tokens, rows[0])
+    name = next((name for name in weights if name.endswith(names)), None)
+    if name is None:
+        return
+    check_rows(folder, tokens, len(weights[name]))
+    rows, width = (int(size) for size in weights[name].shape)
+    said = next((config[key] for key in WIDTH_NAMES if key in config), width)
+    if (config.get("vocab_size", rows), said) != (rows, width):
+        raise misshapen(folder, name)
+
+
+def misshapen(folder: Path, name: str) -> InputError:
+    """What to say of a weight that the config describes otherwise."""
+    return InputError(
+        f"{folder}: {name} has another shape than config.json says",
+        hint="config.json and weights are of different models: copy both from the same place",
+    )
 
 
 def check_rows(folder: Path, tokens: Tokens, rows: int) -> None:
     """Refuse a tokenizer that was not made for a model with so many embeddings."""
-    if not tokens.size <= rows <= tokens.size + MAX_PADDING_ROWS:
+    padding = max(MAX_PADDING_ROWS, tokens.size // MAX_PADDING_SHARE)
+    if not tokens.size <= rows <= tokens.size + padding:
         raise InputError(
             f"{folder}: the tokenizer has {tokens.size} ids, the weights have {rows} embeddings",
             hint="tokenizer and weights are of different models: copy both from the same place",

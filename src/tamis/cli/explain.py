@@ -14,6 +14,7 @@ from tamis.cli.common import say, say_faults, show_json, split_name
 from tamis.cli.options import (
     OUTPUT_PANEL,
     CollectionOption,
+    DeviceOptions,
     Force,
     Json,
     QueriesFile,
@@ -95,6 +96,7 @@ def losses(
     qrels: Annotated[Path, typer.Option("--qrels", metavar="FILE", help="Judgements (qrels).")],
     collection: CollectionOption,
     read: ReadOptions,
+    device: DeviceOptions,
     queries: QueriesFile = None,
     model: Annotated[
         str | None,
@@ -135,7 +137,9 @@ def losses(
     if model is not None:
         from tamis.models import open_ranker
 
-        scorer = open_ranker(model, threads=threads, documents=inputs.documents).scorer
+        scorer = open_ranker(
+            model, threads=threads, documents=inputs.documents, **device.of(model)
+        ).scorer
         inputs = replace(
             inputs, scorer=scorer, passages=passages, aggregate=aggregate, deeper=deeper
         )

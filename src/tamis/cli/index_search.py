@@ -234,7 +234,7 @@ def search(
             raise typer.BadParameter(
                 "a sieve has its own ranking: leave --ranking and the like out"
             )
-        sieve = opened_sieve(folder, threads)
+        sieve = opened_sieve(folder, threads, device)
         if output is None:
             show_sieve_hits(sieve, queries, top or 10, where or (), json)
             return

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tamis.cli.common import say
+from tamis.errors import InputError
 
 if TYPE_CHECKING:
+    from tamis.cli.options import DeviceOptions
     from tamis.fitting.sieve import RerankSettings, Sieve
     from tamis.types import Run
 
@@ -33,11 +35,20 @@ def _kind_of(folder: str | Path) -> str | None:
     return None if note is None else str(note["kind"])
 
 
-def opened_sieve(folder: str | Path, threads: int | None = None) -> Sieve:
-    """The sieve in a folder."""
+def opened_sieve(
+    folder: str | Path, threads: int | None = None, run: DeviceOptions | None = None
+) -> Sieve:
+    """The sieve in a folder, on a device, in the precision that it was tested in."""
+    from tamis.backends.devices import resolve_device
     from tamis.fitting.sieve import load_sieve
 
-    return load_sieve(folder, threads=threads)
+    if run is None:
+        return load_sieve(folder, threads=threads)
+    if run.dtype != "auto":
+        raise InputError(
+            f"{folder} runs in the precision that it was tested in", hint="leave --dtype out"
+        )
+    return load_sieve(folder, threads=threads, device=resolve_device(run.device))
 
 
 def settings_of_sieve(folder: str, run: Run, weight: float | None) -> RerankSettings:

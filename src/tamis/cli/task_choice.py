@@ -20,6 +20,7 @@ from tamis.cli.options import (
     Seed,
     Threads,
     TimeLimit,
+    TrainingDevice,
     with_options,
 )
 from tamis.cli.rerank_inputs import check_output, open_documents
@@ -143,6 +144,7 @@ def choice_train(
         Path, typer.Option("-o", "--output", metavar="FOLDER", help="The model folder to write.")
     ],
     read: ReadOptions,
+    device: TrainingDevice,
     split: Annotated[
         str, typer.Option("--split", metavar="NAME", help="The split of a folder to learn from.")
     ] = "train",
@@ -184,6 +186,7 @@ def choice_train(
     --labels alignment:glove/ --labels gold -o my-model
     """
     from tamis.tasks.choice_training import train_choice
+    from tamis.training.precision import Placement
 
     settings = {**settings_of(setting or []), "seed": str(seed)}
     questions, test = _read_training_questions(data, split, read)
@@ -192,6 +195,7 @@ def choice_train(
         trained = train_choice(
             example_sets, index, base=base, out=output, recipe=recipe, settings=settings,
             max_time=max_time, threads=threads, resume=resume, force=force,
+            placement=Placement(device.device, device.dtype),
         )  # fmt: skip
     facts = {"questions": example_sets[0].facts["questions"], **training_facts(trained)}
     show_json("task_choice_train", facts) if json else show_facts(facts)

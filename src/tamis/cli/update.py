@@ -102,7 +102,7 @@ def update(
     if is_sieve(folder):
         if dense or drop_dense:
             raise typer.BadParameter("a sieve has its own model: --dense is for an index")
-        _update_sieve(opened_sieve(folder), documents, sync, ids, merge, cache)
+        _update_sieve(opened_sieve(folder, run=device), documents, sync, ids, merge, cache)
         return
     max_bytes = parse_size(memory)
     encoder = open_encoder(dense, passages, device) if dense else None

@@ -31,14 +31,13 @@ def bert_attention(body: Bert, ids: TokenIds, segments: TokenIds) -> LayerRows:
     torch = require("torch")
     lengths = [(1, len(ids))]
     with torch.inference_mode():
-        states, bias = body._embed([ids], [segments]), body._bias(lengths)
+        states = body._embed([ids], [segments])
         attention = []
         for layer in body.layers:
             query, key, _ = layer.qkv(states).view(len(ids), 3, body.heads, -1).unbind(1)
             scores = torch.einsum("hd,nhd->hn", query[0], key) * query.shape[-1] ** -0.5
-            scores = scores if bias is None else scores + bias[:, 0]
             attention.append(scores.softmax(-1).sum(0))
-            states = body._run((layer,), states, lengths, bias)
+            states = body._run((layer,), states, lengths)
         values: LayerRows = torch.stack(attention).numpy()
     return values
 

@@ -25,6 +25,8 @@ TAGS = {
 }
 LEFT_OUT = ("name", "sources", "then")
 """Of a recipe: what is no setting."""
+OF_WORDS = ("words", "word_loss")
+"""Settings that only a model for target words has."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,11 @@ def _what_it_is(manifest: ModelManifest) -> str:
             f"A score is the share of {manifest.words[0]!r} against {manifest.words[1]!r} as the "
             f"next word after `{manifest.template}`."
         )
+    if (facts.get("training") or {}).get("selected_step") == 0:
+        more.append(
+            "No step of the training did better on the validation queries than none: its weights "
+            "are those it began with."
+        )
     if (share := facts.get("interpolated")) is not None:
         more.append(f"Its weights are {share:.0%} of the way from the base to the trained model.")
     prompts = [
@@ -200,9 +207,10 @@ def _validation(facts: Mapping[str, Any]) -> Iterator[QualityTable]:
     before = validation["by_step"].get("0")
     if before is not None and step != "0":
         rows.insert(0, Quality("before training", validation["measure"], before))
-    note = "validation queries, which selected the checkpoint" if validation.get("selects") else (
-        "validation queries"
-    )  # fmt: skip
+    note = "validation queries"
+    if texts := validation.get("texts_per_query"):
+        note += f" with {texts} texts to rank at most"
+    note += ", which selected the checkpoint" * bool(validation.get("selects"))
     yield QualityTable(note, int(validation.get("queries") or 0), tuple(rows))
 
 
@@ -245,10 +253,11 @@ def _recipe(facts: Mapping[str, Any]) -> str:
     if not recipe:
         return ""
     sources = recipe.get("sources", {})
+    left_out = LEFT_OUT if recipe.get("scorer") == "target-words" else (*LEFT_OUT, *OF_WORDS)
     rows = [
         (f"`{name}`", json.dumps(value, ensure_ascii=False), str(sources.get(name, "")))
         for name, value in recipe.items()
-        if name not in LEFT_OUT and value is not None
+        if name not in left_out and value is not None
     ]
     table = _table(("setting", "value", "source"), rows)
     training = facts.get("training") or {}

@@ -33,7 +33,6 @@ ARCHITECTURES = {
     "xlm-roberta": "XLMRobertaForSequenceClassification",
     "camembert": "CamembertForSequenceClassification",
     "distilbert": "DistilBertForSequenceClassification",
-    "mpnet": "MPNetForSequenceClassification",
     "modernbert": "ModernBertForSequenceClassification",
     "t5": "T5ForConditionalGeneration",
     "mt5": "MT5ForConditionalGeneration",
@@ -56,7 +55,6 @@ ROBERTA = Family("roberta")
 FAMILIES = {
     "bert": Family("bert"),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
-    "mpnet": Family("mpnet"),
     "distilbert": Family(
         "distilbert", ("embeddings", "transformer"),
         dropout=("dropout", "attention_dropout", "seq_classif_dropout"),

@@ -23,7 +23,7 @@ from tamis.backends._heads import head_of
 from tamis.backends.choice import FAST, Runtime
 from tamis.backends.fast import FastBiEncoder, FastCrossEncoder, head_states, pool_tokens
 from tamis.backends.fresh_weights import Start
-from tamis.backends.network import Network, load_model, longest_of, same_lengths
+from tamis.backends.network import Network, load_model, longest_of
 from tamis.backends.protocols import Family, Kind
 from tamis.backends.tokens import TokenIds, Tokens
 from tamis.backends.transformers import (
@@ -189,7 +189,7 @@ class TransformersNetwork:
     ) -> Tensor:
         """See `TrainedNetwork`."""
         model: TransformersCrossEncoder = self.model(0)
-        blocks = same_lengths(ids) if self.network.one_length else [slice(0, len(ids))]
+        blocks = self.network.blocks(ids)
         with self._running(generator):
             rows = [model.scores(ids[block], segments[block]) for block in blocks]
         return torch.cat(rows).float()
@@ -200,7 +200,8 @@ class TransformersNetwork:
         """See `TrainedNetwork`."""
         model: TransformersBiEncoder = self.model(0)
         with self._running(generator):
-            return model.pooled(ids, pooling, skip).float()
+            rows = [model.pooled(ids[block], pooling, skip) for block in self.network.blocks(ids)]
+        return torch.cat(rows).float()
 
     def next_token(
         self, ids: Sequence[TokenIds], columns: Sequence[int] | None, generator: Any
@@ -208,7 +209,7 @@ class TransformersNetwork:
         """See `TrainedNetwork`."""
         model: TransformersLanguageModel = self.model(0)
         with self._running(generator):
-            logits = model.next_token(ids)
+            logits = torch.cat([model.next_token(ids[block]) for block in self.network.blocks(ids)])
         return logits.float() if columns is None else logits[:, list(columns)].float()
 
     def model(self, length: int) -> Any:

@@ -139,6 +139,7 @@ def _facts(trainer: Trainer, history: History, selected_step: int) -> dict[str, 
             "by_step": values,
             "selects": job.selects and job.recipe.keep == "best",
             "queries": job.validation.examples.groups,
+            "texts_per_query": int(np.diff(job.validation.examples.offsets).max()),
             **({"interval": [round(bound, 4) for bound in interval]} if interval else {}),
         }
     return facts

@@ -318,7 +318,7 @@ class Trainer:
             return None, None, same
         values = validation.values(scores)
         interval = t_interval(values) if len(values) > 1 else None
-        bounds = None if interval is None else (interval.low, interval.high)
+        bounds = None if interval is None else (max(interval.low, 0.0), min(interval.high, 1.0))
         return float(values.mean()), bounds, same
 
     def scores(self, examples: Examples) -> Any:
