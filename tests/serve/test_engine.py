@@ -13,6 +13,7 @@ import pytest
 from tests.serve.applications import TEXTS, scores_by_index, settings
 
 import tamis
+from tamis.fitting.calibration import Calibration
 from tamis.serve.engine import Engine, rank_texts
 from tamis.serve.errors import (
     EmptyError,
@@ -202,6 +203,16 @@ def test_hits_are_explained_without_searching_again(
     monkeypatch.setattr(IndexSource, "search", counted)
     engine.answer(SearchRequest("drum net", "reranking", 5, explain=True))
     assert len(searches) == 1
+
+
+def test_what_the_reranker_did_not_score_is_not_calibrated(reranking_sieve: Path) -> None:
+    sieve = tamis.load_sieve(reranking_sieve, threads=1)
+    vars(sieve)["calibration"] = Calibration(
+        ("score", "lead"), (0.0, 0.0), (1.0, 1.0), (1.0, 0.0), 0.0, 0.5, 1.0, 9, 9, 9
+    )
+    hits = sieve.search("drum net sieve flour", top=30)
+    assert [hit.calibrated for hit in hits] == [True] * 20 + [False] * (len(hits) - 20)
+    assert len(hits) > 20 and hits[0].probability is not None and hits[-1].probability is None
 
 
 def test_an_empty_search_finds_nothing(engine: Engine) -> None:

@@ -231,7 +231,10 @@ class Sieve:
         return self.index.refresh()
 
     def hits(self, run: Run) -> dict[str, list[Hit]]:
-        """The documents of a run of this sieve with their passages and scores, by query."""
+        """The documents of a run of this sieve with their passages and scores, by query.
+
+        One that the re-ranker did not score is not calibrated.
+        """
         snapshot, calibrated = self.index.snapshot, self.calibration is not None
         scores = self.scores(run).tolist()
         passages = run.extra.get(PASSAGE)
@@ -250,7 +253,7 @@ class Sieve:
                     rank=len(hits[query.id]) + 1,
                     score=scores[start + place],
                     raw_score=raw_score,
-                    calibrated=calibrated,
+                    calibrated=calibrated and (self.stage is None or passage >= 0),
                 )
                 hits[query.id].append(hit)
         return hits
