@@ -27,7 +27,8 @@ READS_COLLECTIONS = (
 def commands() -> dict[str, Any]:
     """Every verb by its full name."""
     verbs = vars(typer.main.get_command(verbs_app()))["commands"]
-    groups = {name: verbs.pop(name).commands for name in ("label", "explain")}
+    names = [name for name, verb in verbs.items() if hasattr(verb, "commands")]
+    groups = {name: verbs.pop(name).commands for name in names}
     inner = {f"{name} {verb}": of[verb] for name, of in groups.items() for verb in of}
     return {**verbs, **inner}
 

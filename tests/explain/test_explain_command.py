@@ -35,7 +35,7 @@ def index(tmp_path: Path) -> Index:
         Document("a", "A drum sieve sorts grain. " * 8, "Drum & <b>sieve</b>"),
         Document("b", "A net catches fish."),
         Document("evil", EVIL),
-        Document("c", "Flour passes a sieve."),
+        Document("c", "Flour passes a sieve.", "", {"kind": "soup"}),
     ]
     return Index.build(documents, tmp_path / "index")
 
@@ -132,6 +132,16 @@ def test_json_is_what_python_gives(index: Index, capsys: pytest.CaptureFixture[s
     head = values.pop("schema"), values.pop("schema_version")
     assert head == ("tamis.explanation", 1)
     assert values == json.loads(json.dumps(index.explain("drum", "a").to_json()))
+
+
+def test_ranks_are_those_of_the_search_with_its_conditions(
+    index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--where", "kind=soup", "--json"]
+    found = json.loads(printed([str(index.path), "sieve", "c", *where], capsys))
+    assert found["rank"] == 1 and len(index.search("sieve")) > 1
+    error, hint = printed([str(index.path), "sieve", "--where", "size=1"], capsys, 1).splitlines()
+    assert error.startswith("error: ") and "size" in error and hint.startswith("hint: ")
 
 
 def keys_of(values: object) -> set[str]:

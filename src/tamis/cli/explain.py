@@ -20,6 +20,7 @@ from tamis.cli.options import (
     QueriesFile,
     ReadOptions,
     Threads,
+    WhereOption,
     with_options,
 )
 from tamis.cli.sieves import is_searchable, is_sieve, opened_sieve, say_what_was_tested
@@ -27,6 +28,7 @@ from tamis.errors import InputError
 
 if TYPE_CHECKING:
     from tamis.explain.causes import LossInputs
+    from tamis.types.conditions import Where
     from tamis.types.explanation import Explanation
 
 app = typer.Typer(
@@ -61,6 +63,7 @@ def result(
         str | None,
         typer.Argument(metavar="OTHER", help="The id of a document to compare with."),
     ] = None,
+    where: WhereOption = None,
     html: Html = None,
     threads: Threads = None,
     json: Json = False,
@@ -73,7 +76,7 @@ def result(
     from tamis.cli.explain_show import show_explanation
     from tamis.explain.page import write_explanation
 
-    found = _explained(sieve, query, document, other, threads)
+    found = _explained(sieve, threads, query, document, other, where or ())
     if html is not None:
         write_explanation(html, found, command=shlex.join(["tamis", *sys.argv[1:]]), force=force)
     if json:
@@ -174,7 +177,12 @@ def _loss_inputs(
 
 
 def _explained(
-    folder: Path, query: str, document: str | None, other: str | None, threads: int | None
+    folder: Path,
+    threads: int | None,
+    query: str,
+    document: str | None,
+    other: str | None,
+    where: Where,
 ) -> Explanation:
     from tamis.search import Index
 
@@ -183,7 +191,7 @@ def _explained(
             f"{folder} is neither a sieve nor an index", hint="tamis fit writes a sieve"
         )
     if not is_sieve(folder):
-        return Index.open(folder).explain(query, document, other)
+        return Index.open(folder).explain(query, document, other, where)
     opened = opened_sieve(folder, threads)
     say_what_was_tested(opened)
-    return opened.explain(query, document, other)
+    return opened.explain(query, document, other, where)

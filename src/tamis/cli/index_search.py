@@ -28,6 +28,7 @@ from tamis.cli.options import (
     OnError,
     ReadOptions,
     Threads,
+    WhereOption,
     with_options,
 )
 from tamis.cli.sieves import (
@@ -142,15 +143,7 @@ def search(
             "--top", metavar="N", min=1, help="Documents per query. Default: 10; with -o 1000."
         ),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help="Only documents whose field is so, such as author=ada, tags=a|b or date>=2024; "
-            "repeatable, all must hold.",
-        ),
-    ] = None,
+    where: WhereOption = None,
     ranking: Annotated[
         Literal["bm25", "ql", "dense", "hybrid"] | None,
         typer.Option(

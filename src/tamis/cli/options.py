@@ -33,6 +33,15 @@ Json = Annotated[
     bool,
     typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=OUTPUT_PANEL),
 ]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help="Only documents whose field is so, such as author=ada, tags=a|b or date>=2024; "
+        "repeatable, all must hold.",
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(
