@@ -306,7 +306,8 @@ def _unreadable(folder: Path, kind: Kind, trust: bool, error: Exception) -> Inpu
         return InputError(
             f"{folder} is run by code of its own (model type {config['model_type']!r}), which "
             "tamis does not run unasked",
-            hint=f"read that code; then allow it by name: --trust-remote-code {folder}",
+            hint=f"read that code; then allow it by name: --trust-remote-code {folder} "
+            "(fit, import-model and export take no such model)",
         )
     return InputError(
         f"transformers cannot open {folder} as a {kind}: "
