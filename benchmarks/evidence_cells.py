@@ -47,13 +47,16 @@ ARMS = ("gold", *TEACHERS)
 TRAIN, TUNE, TEST = "train", "validation", "dev"
 SCORE_EPOCHS, GOLD_EPOCHS = 3, 4
 """Yadav, section 3.2."""
+DIGITS = 6
+MEASURED = Path(__file__).parent / "measured" / "evidence"
+"""A file a cell: what the tables of the results are computed from."""
 
 
 @dataclass(frozen=True)
 class StudySettings:
     """What all arms share."""
 
-    questions: int = 130
+    questions: int = 200
     """How many training questions are drawn, once, for all arms."""
     tune_questions: int = 150
     query: Any = "question"
@@ -155,14 +158,12 @@ class Study:
 
     def _baseline(self, teacher: str, form: Any) -> Cell:
         with open_selector(self._teacher_name(teacher), self.data) as scorer:
-            return _evidence_cell(
-                select_evidence(self.data, scorer, form, split=TEST, tune_split=TUNE)
-            )
+            return self._select(scorer, form)
 
     def _base(self, form: Any) -> Cell:
         """The base as it is, which ranks by the cosine of two embeddings."""
         scorer = load_model(self.models / self.settings.base, threads=self.threads).scorer
-        return _evidence_cell(select_evidence(self.data, scorer, form, split=TEST, tune_split=TUNE))
+        return self._select(scorer, form)
 
     def _train(self, name: str, examples: Any, base: Path, recipe: str, **settings: Any) -> Path:
         out = self.model_folder(name)
@@ -209,9 +210,11 @@ class Study:
 
     def _test(self, folder: Path) -> Cell:
         scorer = load_model(folder, threads=self.threads).scorer
-        return _evidence_cell(
-            select_evidence(self.data, scorer, self.settings.query, split=TEST, tune_split=TUNE)
-        )
+        return self._select(scorer, self.settings.query)
+
+    def _select(self, scorer: Any, form: Any) -> Cell:
+        evidence = select_evidence(self.data, scorer, form, split=TEST, tune_split=TUNE)
+        return evidence_cell(self.data, evidence)
 
     def _rank(self, folder: Path, questions: Any) -> Any:
         scorer = load_model(folder, threads=self.threads).scorer
@@ -240,7 +243,7 @@ class Study:
         if model is None or selection is None:
             raise InputError(f"answers by {name} need the cells 'answers' and {name!r}")
         scorer = load_model(self.model_folder("answers"), threads=self.threads).scorer
-        selected = {question: {*names} for question, names in selection["selected"].items()}
+        selected = selected_sentences(self.data, selection)
         scores = score_answers(self.data, self.data.questions_of(TEST), scorer, selected)
         return {"measures": scores.measures(model["threshold"]["value"])}
 
@@ -272,17 +275,37 @@ class Study:
         return [pairs[n] for n in sorted(random.choice(len(pairs), count, replace=False).tolist())]
 
 
-def _evidence_cell(evidence: Evidence) -> Cell:
-    """What is kept of a selection: measures, values of every question, what was selected."""
-    values, relevant = evidence.values, sentences_by_question(evidence.selected)
-    first = {query: evidence.run[query].ids[0] for query in evidence.run}
+def evidence_cell(data: EvidenceData, evidence: Evidence) -> Cell:
+    """What is kept of a selection: measures, and of every question, in the order of the ids, its
+    values, the places in the paragraph of what is selected, and those that are relevant.
+    """
+    selected, relevant = sentences_by_question(evidence.selected), data.relevant(TEST)
+    questions = sorted(selected)
+    order = {question: sentence_places(data, question) for question in questions}
     return {
         "measures": asdict(evidence.measures),
+        "first_relevant": evidence.first_relevant,
         "rule": str(evidence.tuned.rule),
         "tuned_f1": evidence.tuned.f1,
-        "precision": values.precision.tolist(),
-        "recall": values.recall.tolist(),
-        "selected": {query: sorted(names) for query, names in relevant.items()},
-        "first": first,
+        "precision": np.round(evidence.values.precision, DIGITS).tolist(),
+        "recall": np.round(evidence.values.recall, DIGITS).tolist(),
+        "selected": [sorted(order[q][name] for name in selected[q]) for q in questions],
+        "right": [sorted(order[q][name] for name in selected[q] & relevant[q]) for q in questions],
         "truncated": evidence.truncated,
+    }
+
+
+def sentence_places(data: EvidenceData, question: str) -> dict[str, int]:
+    """The place of every sentence in the paragraph of a question."""
+    names = data.paragraphs[data.questions[question].paragraph]
+    return {name: place for place, name in enumerate(names)}
+
+
+def selected_sentences(data: EvidenceData, cell: Cell) -> dict[str, set[str]]:
+    """The sentences that a cell selected, of each question."""
+    questions = sorted(question.id for question in data.questions_of(TEST))
+    paragraphs = [data.paragraphs[data.questions[question].paragraph] for question in questions]
+    return {
+        question: {names[place] for place in places}
+        for question, names, places in zip(questions, paragraphs, cell["selected"], strict=True)
     }

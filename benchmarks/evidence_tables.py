@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.evidence_cells import ARMS, GOLD_EPOCHS, SCORE_EPOCHS, TEACHERS, TEST, Study
+from benchmarks.evidence_cells import ARMS, GOLD_EPOCHS, SCORE_EPOCHS, TEACHERS, Study
+from tamis.errors import InputError
 from tamis.evaluation.significance import t_interval
+from tamis.pages.charts import Line, Point, line_panel
+from tamis.pages.svg import WIDE, stacked_file
 from tamis.tasks.evidence_data import QUERY_FORMS
 from tamis.tasks.evidence_measures import f1_of_means_test
 
@@ -164,15 +167,13 @@ def _values(cell: Cell) -> tuple[Any, Any]:
     return np.array(cell["precision"]), np.array(cell["recall"])
 
 
-def overlap(ours: Cell, theirs: Cell, relevant: Mapping[str, frozenset[str]]) -> float:
+def overlap(ours: Cell, theirs: Cell) -> float:
     """Of the sentences that we select rightly, the share that the others select too."""
-    right = {
-        (question, name)
-        for question, names in ours["selected"].items()
-        for name in names
-        if name in relevant[question]
-    }
-    shared = [name in theirs["selected"][question] for question, name in right]
+    shared = [
+        place in others
+        for places, others in zip(ours["right"], theirs["selected"], strict=True)
+        for place in places
+    ]
     return float(np.mean(shared)) if shared else float("nan")
 
 
@@ -186,7 +187,7 @@ def _print_overlap(study: Study) -> None:
     for (arm, teacher), figure in paper.items():
         ours, theirs = study.cell(f"arm.{arm}.0"), study.cell(f"{teacher}.{study.settings.query}")
         if ours and theirs:
-            share = overlap(ours, theirs, study.data.relevant(TEST))
+            share = overlap(ours, theirs)
             name = "gold" if arm == "gold" else f"{arm}, then gold"
             print(f"| {name} | {teacher} | {100 * share:.1f} | {figure:.1f} |")
 
@@ -204,3 +205,21 @@ def print_figure1(study: Study) -> None:
     for name, share in shares.items():
         values = " | ".join(f"{100 * value:.1f}" for value in share["layers"])
         print(f"| {name} | {values} | {share['pairs']} |")
+
+
+def draw_figure1(study: Study) -> str:
+    """The same as lines over layers."""
+    cell = study.cell("attention")
+    if cell is None:
+        raise InputError("no attention was measured yet", hint="benchmarks.evidence table1 first")
+    lines, layers = [], 0
+    for name, share in cell["shares"].items():
+        layers = max(layers, len(share["layers"]))
+        points = [Point(n, value) for n, value in enumerate(share["layers"], 1)]
+        lines.append(Line(name, points))
+    panel = line_panel(
+        lines, x_name="layer", y_name="share of attention to matched words", frame=WIDE,
+        x_labels={float(n): str(n) for n in range(1, layers + 1)},
+    )  # fmt: skip
+    title = "Attention of the classification token to words that question and sentence share"
+    return str(stacked_file(title, [panel], ["by layer; one half: as much as other words"]))

@@ -412,7 +412,7 @@ def test_what_was_cut_is_counted_across_a_kill(job: Job, tmp_path: Path) -> None
 
 def test_patience_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([0.1, 0.5, 0.4, 0.45, 0.3])
-    monkeypatch.setattr(Trainer, "_validate", lambda self, validation: (next(values), False))
+    monkeypatch.setattr(Trainer, "_validate", lambda self, validation: (next(values), None, False))
     done = train(replace(job, recipe=replace(PAIRS, patience=2)))
     assert [check.step for check in done.history.checks] == [0, 10, 20, 30]
     assert done.selected_step == 10
@@ -425,7 +425,7 @@ def test_held_out_pseudo_labels_are_measured_and_do_not_select(
     assert HELD is not None
     labels = np.full(len(HELD), LABEL_SOURCES.index("pseudo"), np.int8)
     values = iter([0.1, 0.9, *[0.2] * 20])
-    monkeypatch.setattr(Trainer, "_validate", lambda self, validation: (next(values), False))
+    monkeypatch.setattr(Trainer, "_validate", lambda self, validation: (next(values), None, False))
     recipe = replace(PAIRS, epochs=4, keep="best", patience=patience)
     pseudo = replace(job, recipe=recipe, validation=Validation.of(replace(HELD, source=labels)))
     done = train(pseudo)

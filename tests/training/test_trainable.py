@@ -335,7 +335,7 @@ def test_the_gradient_of_a_batch_is_the_sum_of_its_parts(make: Make, tmp_path: P
     expected = [each.to_dense() for each in expected if each is not None]
     for budget, threads in ((1000, 1), (30, 1), (30, 2)):
         lost, found = gradients(budget, threads)
-        assert abs(lost - whole.sum().item()) < 1e-5
+        assert abs(lost - whole.sum().item()) < 1e-4  # sums in another order, as below
         for one, other in zip(found, expected, strict=True):
             assert not one.is_sparse and close(one, other, 1e-4)  # sums in another order
     one, two = gradients(30, 1), gradients(30, 2)

@@ -29,7 +29,15 @@ class Linear:
     bias: Tensor | None = None
 
     def __call__(self, states: Tensor) -> Tensor:
-        return require("torch").nn.functional.linear(states, self.weight, self.bias)
+        return dense(states, self.weight, self.bias)
+
+
+def dense(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """X Wᵀ + b."""
+    require("torch")
+    from tamis.backends._dense_product import dense_product  # imports torch
+
+    return dense_product(states, weight, bias)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from tamis.backends._dropout import NO_DROPOUT, Dropout
 from tamis.backends._layers import (
     activation,
     attention,
+    dense,
     distance_bias,
     folded_mean,
     rows,
@@ -94,12 +95,12 @@ class T5:
         output = self.output
         if ids is not None:
             output = rows(output, require("torch").tensor(list(ids)))
-        return states @ output.T * self.output_scale
+        return dense(states, output) * self.output_scale
 
     def _encode(self, sequences: Sequence[TokenIds], lengths: list[tuple[int, int]]) -> Tensor:
         states = self.dropout.states(token_rows(self.word_emb, sequences))
         for block in self.encoder:
-            qkv = self._norm(block.norm, states) @ block.qkv.T
+            qkv = dense(self._norm(block.norm, states), block.qkv)
             attended = attention(qkv, lengths, self.heads, self.dropout, bias=self.bias, scale=1.0)
             states = self._add(states, attended, block.attn_out)
             states = self._feed(block.feed, states)
@@ -110,7 +111,7 @@ class T5:
         count = sum(size for size, _ in lengths)
         states = self.dropout.states(rows(self.word_emb, torch.full((count,), self.start_token)))
         for block in self.decoder:
-            own = self._norm(block.norm, states) @ block.value.T
+            own = dense(self._norm(block.norm, states), block.value)
             states = self._add(states, self._attend_to_itself(own), block.attn_out)
             attended = self._attend_to_text(
                 block, self._norm(block.text_norm, states), texts, lengths
@@ -130,7 +131,7 @@ class T5:
         self, block: DecoderBlock, states: Tensor, texts: Tensor, lengths: list[tuple[int, int]]
     ) -> Tensor:
         torch = require("torch")
-        queries = (states @ block.text_query.T).unflatten(1, (self.heads, -1))
+        queries = dense(states, block.text_query).unflatten(1, (self.heads, -1))
         keys = block.text_key.unflatten(0, (self.heads, -1))
         values = block.text_value.unflatten(0, (self.heads, -1))
         queries = torch.einsum("bhd,hdx->bhx", queries, keys)
@@ -139,15 +140,13 @@ class T5:
 
     def _feed(self, feed: Feed, states: Tensor) -> Tensor:
         inner = self._norm(feed.norm, states)
-        gated = self.activation(inner @ feed.intermediate.T)
+        gated = self.activation(dense(inner, feed.intermediate))
         if feed.gate is not None:
-            gated = gated * (inner @ feed.gate.T)
+            gated = gated * dense(inner, feed.gate)
         return self._add(states, self.dropout.states(gated), feed.output)
 
     def _add(self, states: Tensor, inner: Tensor, weight: Tensor) -> Tensor:
-        if not self.dropout.hidden:
-            return require("torch").addmm(states, inner, weight.T)
-        return states + self.dropout.states(inner @ weight.T)
+        return self.dropout.states(dense(inner, weight)) + states
 
     def _norm(self, weight: Tensor, states: Tensor) -> Tensor:
         function = require("torch").nn.functional.rms_norm

@@ -8,7 +8,7 @@ which is done first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TOKENS_PER_MICRO_BATCH = 1024
 """An instance that has more is a micro-batch of its own."""
+BY_ROWS = "gradient_names_rows"
+"""An attribute of parameters whose gradients name only the rows that were used."""
 Values = NDArray[np.float32]
 Loss = Callable[[Tensor, Tensor, Sequence[int]], Tensor]
 """Scores and values of the texts, and how many texts each instance has: one loss each."""
@@ -123,7 +125,22 @@ def _add(parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:
     for parameter, gradient in zip(parameters, gradients, strict=True):
         if gradient is None:
             continue
-        if parameter.grad is None:
-            parameter.grad = gradient.to_dense() if gradient.is_sparse else gradient
-        else:
+        if parameter.grad is not None:
             parameter.grad.add_(gradient)
+        elif gradient.is_sparse:
+            parameter.grad = gradient.to_dense()
+            setattr(parameter, BY_ROWS, True)
+        else:
+            parameter.grad = gradient
+
+
+def clear_gradients(parameters: Iterable[Tensor]) -> None:
+    """Forget the gradients; that of an embedding stays where it is, as zeros.
+
+    It has a row for every word, and fresh memory for it would take a quarter of a short step.
+    """
+    for parameter in parameters:
+        if getattr(parameter, BY_ROWS, False):
+            parameter.grad.zero_()
+        else:
+            parameter.grad = None

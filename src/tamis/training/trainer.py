@@ -29,6 +29,7 @@ from tamis.pipeline.stored_embeddings import stored_texts
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import documents_of
 from tamis.training import checkpoints
+from tamis.training._gradient import clear_gradients
 from tamis.training.checkpoints import Check, History
 from tamis.training.divergence import find_divergence, has_collapsed
 from tamis.training.losses import LossFunction, loss_of
@@ -200,7 +201,7 @@ class Trainer:
             )
             set_rates(self.optimizer, factor)
             can_go_on = precision.step(self.optimizer, is_finite=bool(torch.isfinite(norm)))
-        self.optimizer.zero_grad(set_to_none=True)
+        clear_gradients(self.model.parameters())
         return can_go_on
 
     def reset_optimizer(self) -> None:
@@ -263,7 +264,7 @@ class Trainer:
             )
         if self.budget == self.full_budget:
             _log.warning("%s is out of memory: fewer texts are run at a time", device)
-        self.optimizer.zero_grad(set_to_none=True)
+        clear_gradients(self.model.parameters())
         self.budget //= 2
         if device.startswith("cuda"):
             require("torch").cuda.empty_cache()

@@ -1,0 +1,80 @@
+"""x Wᵀ + b on a processor by oneDNN, whose kernels are compiled for the processor that is there.
+
+torch multiplies float32 by MKL, which uses half of the width of AMD's vectors. Where oneDNN applies
+it is 1.8 to 2.2 times as fast on an AMD EPYC with AVX-512 (Zen 5), and as fast on others
+(`python -m benchmarks.dense_product`). The sums are those of float32 in another order.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+X86 = ("x86_64", "AMD64")
+
+
+def dense_product(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """X Wᵀ + b, with gradients where they are wanted.
+
+    >>> states, weight = torch.ones(2, 3), torch.ones(4, 3)
+    >>> dense_product(states, weight, None).tolist()[0]
+    [3.0, 3.0, 3.0, 3.0]
+    """
+    if not _is_of_onednn(states, weight):
+        return linear(states, weight, bias)
+    if torch.is_grad_enabled() and any(
+        tensor is not None and tensor.requires_grad for tensor in (states, weight, bias)
+    ):
+        product: Tensor = _DenseProduct.apply(states, weight, bias)  # type: ignore[no-untyped-call]
+        return product
+    return _product(states, weight, bias)
+
+
+def _is_of_onednn(states: Tensor, weight: Tensor) -> bool:
+    return (
+        states.dtype == weight.dtype == torch.float32
+        and states.device.type == weight.device.type == "cpu"
+        and states.dim() == 2
+        and states.numel() > 0
+        and not torch.is_autocast_enabled("cpu")
+        and _has_onednn()
+    )
+
+
+@cache
+def _has_onednn() -> bool:
+    return (
+        platform.machine() in X86
+        and torch._C._has_mkldnn
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    )
+
+
+def _product(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
+    return product
+
+
+class _DenseProduct(torch.autograd.Function):
+    """The product, and its gradients as products."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(states, weight)
+        return _product(states, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        states, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        of_states, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            _product(gradient, weight.t(), None) if of_states else None,
+            _product(gradient.t(), states.t(), None) if of_weight else None,
+            gradient.sum(0) if of_bias else None,
+        )
