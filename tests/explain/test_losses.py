@@ -223,7 +223,7 @@ def test_unjudged_documents_are_left_out_of_both_runs() -> None:
     """
     run = {"both": {"x": 3.0, "b": 2.0, "a": 1.0}, "run": {"x": 3.0, "a": 2.0, "b": 1.0}}
     baseline = {"both": {"x": 3.0, "a": 2.0, "b": 1.0}, "run": {"a": 3.0, "b": 2.0}}
-    qrels = Qrels.from_dict(dict.fromkeys(run, {"a": 1, "b": 0}))
+    qrels = Qrels.from_dict({query: {"a": 1, "b": 0} for query in run})
     some = LossInputs(Run.from_dict(run), Run.from_dict(baseline), qrels, [])
     found = find_losses(some, measure="RR")
     queries = {query.id: query for query in found.per_query}
@@ -335,3 +335,8 @@ def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tamis_command([*command, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["schema"], values["worse"], values["baseline"]) == ("tamis.losses", 5, "BM25")
+    capsys.readouterr()
+    for option in (["--passages", "whole"], ["--aggregate", "max"], ["--deeper", "2"]):
+        assert tamis_command([*command, *option]) == 1
+        error, hint = capsys.readouterr().err.splitlines()
+        assert error == f"error: {option[0]} without --model" and "--model" in hint

@@ -169,7 +169,17 @@ def test_the_parts_of_a_fusion_add_up_to_its_score(encoded: Index, name: str) ->
             assert found.stages[-1].name in has_parts
 
 
-@pytest.mark.parametrize("name", ["filled and z", "minmax", "fused with words", "weight 1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "filled and z",
+        "minmax",
+        "rrf",
+        "fused with the score before",
+        "fused with words",
+        "weight 1",
+    ],
+)
 def test_the_text_as_it_is_scores_what_the_search_gives(encoded: Index, name: str) -> None:
     """What re-scores edited texts gives the very score to a text that was not edited."""
     source, stage = fused_pipelines(encoded)[name]
@@ -179,6 +189,28 @@ def test_the_text_as_it_is_scores_what_the_search_gives(encoded: Index, name: st
         found = asked._found(doc_id)
         again = rescore(asked.steps, "drum net", [encoded.document(doc_id)], found)
         assert float(again.score[0]) == pytest.approx(score, rel=1e-5, abs=1e-5)
+
+
+def test_reciprocal_ranks_without_a_word_by_hand(tmp_path: Path) -> None:
+    """Without “sieve” a says as much as c and less than b; of ties the larger id stands first.
+
+    Its own old score, the highest, is no rival.
+    """
+    texts = {"a": "drum sieve", "b": "drum drum", "c": "drum fish", "d": "flour", "e": "flour"}
+    index = Index.build(texts, tmp_path / "index")
+    one, other = index.bm25(0.9, 0.0), index.bm25(2.0, 0.0)  # no length: c is like a
+    fused = hybrid(one, other, k=10)
+    assert one.search(queries_of("drum sieve"), 5)["q"].ids == ["a", "b", "c"]
+    found = explain_result(fused, index, "drum sieve", "a")
+    assert found.score == pytest.approx(2 / (10 + 1))
+    without = {word.term: word.score_without for word in found.words}
+    assert without["siev"] == pytest.approx(2 / (10 + 3))
+    # without “drum”: sieve alone, rarer than drum, said once; still above b's two drums
+    assert without["drum"] == pytest.approx(2 / (10 + 1))
+    outside = rescore(Search.of(fused, index, "drum sieve").steps, "drum sieve", [
+        Document("x", "drum fish"), Document("bb", "drum fish"),
+    ])  # fmt: skip
+    assert outside.score.tolist() == pytest.approx([2 / (10 + 3), 2 / (10 + 4)])
 
 
 def test_a_word_taken_out_scores_as_the_public_scorer_scores_the_edited_text(

@@ -177,9 +177,7 @@ def _query_loss(
         if name in found and key in undone
     }
     restored = tuple(
-        key
-        for key, value in undone.items()
-        if value >= of_baseline.get(key, baseline) - EPSILON
+        key for key, value in undone.items() if value >= of_baseline.get(key, baseline) - EPSILON
     )
     return QueryLoss(name, inputs.text(name), baseline, run, undone, of_baseline, restored)
 

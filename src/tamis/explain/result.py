@@ -313,7 +313,7 @@ class Search:
         parts: list[FusionPart] = []
         for step in self.steps:
             if rescored is not None:
-                parts += _parts_outside(step, rescored)
+                parts += _parts_outside(step, rescored, document.id)
             elif isinstance(step.of, Hybrid):
                 parts += hybrid_parts(step, document.id)
             elif isinstance(step.of, Rerank) and isinstance(step.of.aggregate, ThreeSentences):
@@ -361,7 +361,7 @@ class Search:
         return found if any(found) else None
 
 
-def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:
+def _parts_outside(step: Step, rescored: Rescored, doc_id: str) -> list[FusionPart]:
     """The parts of a fusion for a document that no source found."""
     if isinstance(step.of, Hybrid):
         scales = hybrid_scales(step.of, step.runs)
@@ -376,6 +376,7 @@ def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:
                 step.name,
                 None,
                 None if scale.name in lexical and not raw[scale.name] else raw[scale.name],
+                doc_id,
             )
             for scale in scales
         ]
@@ -384,6 +385,6 @@ def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:
         return []
     scores = rescored.columns[settings[1]], rescored.columns[MODEL_SCORE]
     return [
-        scale.part(step.name, None, float(np.nan_to_num(score[0])))
+        scale.part(step.name, None, float(np.nan_to_num(score[0])), doc_id)
         for scale, score in zip(scales, scores, strict=True)
     ]
