@@ -170,6 +170,11 @@ class Search:
         return None if lexical is None else WeightedQuery.of(lexical, self.query)
 
     @cached_property
+    def words(self) -> WeightedQuery:
+        """The words that are taken out: as the lexical source reads them, else as BM25 does."""
+        return self.lexical or WeightedQuery.of(self.index.bm25(), self.query)
+
+    @cached_property
     def _scorer(self) -> object | None:
         """The model that scores last, if one does: a re-ranker's, else the embeddings'."""
         rerankers = [step.of for step in self.steps if isinstance(step.of, Rerank)]
@@ -217,7 +222,8 @@ class Search:
         one = self._row(document, row, rescored)
         parts = self._parts(document, rescored)
         best = best_passage(self.steps, self.query, document, self.index, one)
-        effects = self._words(document, score, terms) if words and not unscored else ()
+        matched = matched_terms(self.words.parts(self.index.document_vector(document.id)))
+        effects = self._words(document, score, matched) if words and not unscored else ()
         hints = self._hints(best) if effects else Hints()
         return Explanation(
             self.query, document.id, document.title, None if row is None else row + 1, score,
@@ -226,7 +232,8 @@ class Search:
             None if scale is None else scale.threshold,
             None, self._stages(of), parts, lexical, terms, best.facts, best.truncated_tokens,
             hints.beside(effects), feature_contributions(self.steps, document.id),
-            self._neighbours(row), None, notes_of(self, of, terms, unscored, hints.why_not),
+            self._neighbours(row), None,
+            notes_of(self, of, terms, len(matched), unscored, hints.why_not),
         )  # fmt: skip
 
     def breakdown(self, of: Standing, found: Explanation) -> dict[str, float]:
@@ -333,13 +340,13 @@ class Search:
         self,
         document: Document,
         score: float,
-        terms: tuple[TermPart, ...],
+        matched: Sequence[str],
     ) -> tuple[WordEffect, ...]:
         """The score without each matched word, all in one batch."""
-        matched = matched_terms(terms)[:MAX_WORDS]
-        if not matched or self.lexical is None or not self.can_rescore:
+        matched = matched[:MAX_WORDS]
+        if not matched or not self.can_rescore:
             return ()
-        source = self.lexical.source
+        source = self.words.source
         edited = [without_term(document, term, source) for term in matched]
         rescored = rescore(
             self.steps, self.query, edited, self._found(document.id), unweighted=False
