@@ -11,6 +11,7 @@ import pytest
 from tests.pages.page import Page, assert_inside
 
 from tamis.cli.app import run as tamis_command
+from tamis.cli.explain_show import show_losses
 from tamis.errors import InputError
 from tamis.explain.causes import LossInputs, at_greatest_length, fuse_lexical_score
 from tamis.explain.losses import find_losses
@@ -301,6 +302,10 @@ def test_the_page_says_what_was_found() -> None:
     assert page.row("the text is truncated", 7)[2:5] == ["1", "1", "20%"]
     assert page.row("passages are read", 7)[1].startswith("not run: ")
     assert page.row("unexplained", 7)[3:5] == ["1", "20%"]
+    assert ("td", {"data-head": "remedy"}) in page.tags
+    little = replace(losses.causes[0], recovered=-0.004)
+    shown = Page(losses_page(replace(losses, causes=(little,))))
+    assert shown.row("the lexical score", 7)[5] == "0%"
     assert page.row("truncated", 7)[2:6] == ["truncation", "1.0000", "0.5000", "−0.5000"]
 
 
@@ -321,6 +326,17 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     docs = [json.dumps({"_id": name, "text": text}) + "\n" for name, text in TEXTS.items()]
     (tmp_path / "docs.jsonl").write_text("".join(docs))
     return tmp_path
+
+
+def test_queries_that_are_not_shown_are_counted_below_those_that_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    losses = find_losses(inputs(), measure="RR")
+    many = replace(losses, per_query=losses.per_query * 3)
+    show_losses(many)
+    assert capsys.readouterr().out.splitlines()[-1] == "and 5 more"
+    show_losses(losses)
+    assert "more" not in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

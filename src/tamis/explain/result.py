@@ -105,7 +105,12 @@ def explain_search(
     system: str | None = None,
 ) -> Explanation:
     """The same for a search that was made already, of which several results may be explained."""
-    this = asked.standing(asked.document(doc_id))
+    document = asked.document(doc_id)
+    if document.id == other:
+        raise InputError(
+            f"document {other!r} is compared with itself", hint="name two different documents"
+        )
+    this = asked.standing(document)
     found = replace(asked.explain(this, scale, words=True), system=system)
     if other is None:
         return found
