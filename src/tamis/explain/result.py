@@ -107,9 +107,7 @@ def explain_search(
     """The same for a search that was made already, of which several results may be explained."""
     document = asked.document(doc_id)
     if document.id == other:
-        raise InputError(
-            f"document {other!r} is compared with itself", hint="name two different documents"
-        )
+        raise InputError(f"document {other!r} is compared with itself", hint="name another one")
     this = asked.standing(document)
     found = replace(asked.explain(this, scale, words=True), system=system)
     if other is None:
