@@ -11,13 +11,14 @@ import pytest
 from tamis.errors import InputError
 from tamis.explain._forwards import EagerModel, bert_attention, t5_attention
 from tamis.explain.attention import (
+    attention_of,
     attention_shares,
     body_of,
     matched_shares,
     tokens_of,
     word_attention,
 )
-from tamis.explain.pair_tokens import pair_tokens, prompt_tokens
+from tamis.explain.pair_tokens import _assign, pair_tokens, plain_words, prompt_tokens
 from tamis.scorers.cross_encoder import CrossEncoder
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -118,6 +119,61 @@ def test_real_bert_agrees(models: Path) -> None:
     batch = EagerModel.open(models / "minilm").attention(ids, segments)
     for each, segment, together in zip(ids, segments, batch, strict=True):
         assert bert_attention(body, each, segment) == pytest.approx(together, abs=2e-4)
+
+
+def test_a_bare_space_is_a_piece_of_the_word_after_it() -> None:
+    """As T5 has them: ▁is ▁ a ▁ ( a ▁net, and the space before “(” is of no word."""
+    spans = [(0, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 11)]
+    word_of, words = np.full(7, -1, np.int64), list[tuple[int, str]]()
+    _assign(word_of, spans, "is a (a net", (0, None), 1, words, plain_words)
+    assert word_of.tolist() == [0, 1, 1, -1, -1, 2, 3]
+    assert words == [(1, "is"), (1, "a"), (1, "a"), (1, "net")]
+
+
+def test_words_of_t5_are_whole_as_transformers_has_them(models: Path) -> None:
+    """Their pieces by transformers' tokenizer, which marks where a word begins, and its attention
+    summed over heads and pieces.
+    """
+    import torch
+    import transformers
+
+    from tamis.scorers.target_words import TargetWords
+
+    folder = models / "t5"
+    scorer = TargetWords.open(folder, ["true", "false"], threads=1)
+    query, text = "a sieve", "this is a drum sieve with a fine mesh"
+    tokens = prompt_tokens(scorer, query, text)
+    own = word_attention(attention_of(scorer, tokens), tokens.word_of, len(tokens.words))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    filled, _, (begin, end) = scorer.template.fill(query, text)
+    encoding = tokenizer(filled, return_offsets_mapping=True)
+    model: Any = transformers.T5ForConditionalGeneration.from_pretrained(
+        folder, attn_implementation="eager", dtype=torch.float32
+    )
+    with torch.inference_mode():
+        output = model.eval()(
+            torch.tensor([encoding["input_ids"]]), decoder_input_ids=torch.tensor([[0]]),
+            output_attentions=True,
+        )  # fmt: skip
+    rows = np.stack([each[0, :, 0].sum(0).numpy() for each in output.cross_attentions])
+    sums: list[Any] = []
+    pieces = zip(encoding.tokens(), encoding["offset_mapping"], rows.T, strict=True)
+    for piece, (start, stop), values in pieces:
+        if not (start < end and stop >= begin and stop > start):
+            continue  # the template
+        sums = [*sums, values] if piece[0] == "▁" else [*sums[:-1], sums[-1] + values]
+    assert "▁" in encoding.tokens()
+    of_text = [n for n, (side, _) in enumerate(tokens.words) if side == 1]
+    assert [tokens.words[n][1] for n in of_text] == text.split()
+    assert own[:, of_text] == pytest.approx(np.stack(sums, 1), abs=2e-4)
+
+
+def test_only_a_cross_encoder_s_attention_comes_from_transformers(tiny_t5: Path) -> None:
+    from tamis.scorers.target_words import TargetWords
+
+    scorer = TargetWords.open(tiny_t5, ["sieve", "net"], threads=1)
+    with pytest.raises(InputError, match="by='transformers' is for cross-encoders"):
+        attention_shares(scorer, PAIRS, by="transformers")
 
 
 def test_the_first_decoder_step_of_t5_as_transformers_has_it(tiny_t5: Path) -> None:

@@ -178,6 +178,7 @@ def test_every_key_is_documented(index: Index) -> None:
         ([" "], "the query is empty"),
         (["zebra"], "nothing was found"),
         (["drum", "a", "nobody"], "there is no document 'nobody'"),
+        (["drum", "a", "a"], "document 'a' is compared with itself"),
     ],
 )
 def test_errors_are_two_lines(
@@ -216,6 +217,15 @@ def test_the_page_escapes_what_documents_say(index: Index) -> None:
     page = explanation_page(index.explain("drum <i>", "evil", "a"))
     assert "<script>alert" not in page and "&lt;script&gt;" in page and "<i>" not in page
     Page(page)
+
+
+def test_the_ranks_and_scores_of_a_stage_are_told_apart(index: Index) -> None:
+    """On a phone each number stands beside the head of its column alone."""
+    [stages] = [
+        table for table in tables_of(index.explain("drum", "a")) if table.heading == "Stages"
+    ]
+    assert len({*stages.heads}) == len(stages.heads)
+    assert stages.heads[1:5] == ("rank before", "rank after", "score before", "score after")
 
 
 def test_bars_share_one_scale() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tamis.explain._forwards import EagerModel
 from tamis.explain._gradients import (
     bi_encoder_gradient,
     cross_encoder_gradient,
@@ -122,6 +123,38 @@ def test_shares_of_the_words_of_a_text_sum_to_1(
         assert sum(shares.values()) == pytest.approx(1)
         assert all(share > 0 for share in shares.values())
     assert hints.why_not == "" and (kind != "bi-encoder" or not hints.attention)
+
+
+@pytest.mark.parametrize("kind", ["cross-encoder", "bi-encoder", "t5"])
+def test_terms_are_those_of_the_analyzer(
+    kind: str, index: Index, tiny_cross_encoder: Path, bi_encoder: Path, tiny_t5: Path
+) -> None:
+    scorer = scorers(tiny_cross_encoder, bi_encoder, tiny_t5)[kind]
+    hints = hints_of(scorer, "1,000", "A 3.5 u.s.a don't, 1,000 sieves", index.analyzer)
+    for shares in [hints.gradient, hints.attention][: 1 if kind == "bi-encoder" else 2]:
+        assert set(shares) == {"3.5", "u.s.a", "don't", "1,000", "siev"}
+        assert sum(shares.values()) == pytest.approx(1)
+        assert all(share > 0 for share in shares.values())
+
+
+def test_the_pieces_of_a_term_are_those_between_its_bounds(index: Index, bi_encoder: Path) -> None:
+    """[CLS] a 3 . 5 , sieve [SEP]: the stop word, the comma and special tokens are of no term."""
+    encoder = BiEncoder.open(bi_encoder, threads=1)
+    tokens = text_tokens(encoder, "a 3.5, sieve", index.analyzer.spans)
+    assert tokens.words == ((1, "3.5"), (1, "siev"))
+    assert tokens.word_of.tolist() == [-1, -1, 0, 0, 0, -1, 1, -1]
+
+
+def test_the_attention_is_the_last_layer_s(index: Index, tiny_cross_encoder: Path) -> None:
+    """[CLS] drum sieve [SEP], then four words of one token each."""
+    scorer = CrossEncoder.open(tiny_cross_encoder, threads=1)
+    hints = hints_of(scorer, QUERY, "sieve sort grain net", index.analyzer)
+    tokens = pair_tokens(scorer, QUERY, "sieve sort grain net")
+    eager = EagerModel.open(tiny_cross_encoder)
+    first, last = eager.attention([tokens.ids], [tokens.segments])[0][:, 4:8]
+    expected = dict(zip(["siev", "sort", "grain", "net"], last / last.sum(), strict=True))
+    assert hints.attention == pytest.approx(expected, abs=1e-5)
+    assert first / first.sum() != pytest.approx(last / last.sum(), abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["cross-encoder", "bi-encoder", "t5"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 
 import tamis
 from tamis.errors import InputError
+from tamis.explain.features import feature_contributions
+from tamis.explain.fusion import rank_among_others
 from tamis.explain.rescore import rescore
 from tamis.explain.result import Search, ShownScores, explain_result
 from tamis.explain.terms import without_term
+from tamis.explain.trace import Step
+from tamis.fitting.calibration import Calibration
 from tamis.fitting.sieve import Sieve
 from tamis.models import import_model
 from tamis.pipeline.hybrid import Hybrid, hybrid, lexical_dense_hybrid
@@ -26,7 +30,7 @@ from tamis.rankers.lambdamart import LambdaMART, LambdaMARTSettings
 from tamis.scorers.lexical import Lexical
 from tamis.search import RM3, Index
 from tamis.search.build import searched_text
-from tamis.types import Document, Qrels, Queries, Query, Run, Stage, score_texts
+from tamis.types import Document, Ids, Qrels, Queries, Query, Run, Stage, score_texts
 from tamis.types.explanation import Explanation
 from tamis.types.pipeline import Top
 
@@ -127,6 +131,47 @@ def test_a_word_taken_out_scores_as_the_edited_text_does(index: Index) -> None:
         assert word.change < 0
 
 
+def test_a_word_is_taken_out_of_title_and_text(tmp_path: Path) -> None:
+    """What is left is written by hand: a form of the word stands in each."""
+    text, title = "Sieves sort. A sieve!", "Drum sieves"
+    index = Index.build([Document("a", text, title), Document("b", "net")], tmp_path / "index")
+    edited = without_term(index.document("a"), "siev", index.bm25())
+    assert (edited.title, edited.text) == ("Drum ", " sort. A !")
+    by_word = {word.term: word for word in explain_result(index.bm25(), index, "drum sieve").words}
+    assert by_word["siev"].words == ("sieves", "Sieves", "sieve")
+    idf, norm = np.log(1 + (2 - 1 + 0.5) / (1 + 0.5)), 0.9 * (0.6 + 0.4 * 2 / 3)  # 2 of 6/2 terms
+    assert by_word["siev"].score_without == pytest.approx(idf * 1 / (1 + norm), rel=1e-6)
+
+
+def test_without_words_to_search_for_those_of_the_index_are_taken_out(
+    encoded: Index, tmp_path: Path
+) -> None:
+    """Embeddings alone score the edited text as a search of it does."""
+    dense = encoded.dense(Letters())
+    found = explain_result(dense, encoded, "drum nets", "d07")
+    assert found.terms == () and {word.term for word in found.words} == {"drum", "net"}
+    for word in found.words:
+        edited = without_term(encoded.document("d07"), word.term, encoded.bm25())
+        alone = Index.build([edited], tmp_path / word.term)
+        alone.encode(Letters(), passages="words:3:2")
+        [(_, expected)] = alone.dense(Letters()).search(queries_of("drum nets"), 1)["q"]
+        assert word.score_without == pytest.approx(expected, abs=1e-6)
+        assert word.change == pytest.approx(expected - found.score, abs=1e-6)
+    assert any(abs(word.change) > 1e-4 for word in found.words)
+
+
+def test_neighbours_stand_above_and_below(index: Index) -> None:
+    run = index.bm25().search(queries_of("drum net fish"), 50)["q"]
+    place = next(
+        n for n in range(1, 49) if len({score for _, score in list(run)[n - 1 : n + 2]}) == 3
+    )
+    (above, high), (this, score), (below, low) = list(run)[place - 1 : place + 2]
+    found = explain_result(index.bm25(), index, "drum net fish", this).neighbours
+    assert [(each.id, each.rank) for each in found] == [(above, place), (below, place + 2)]
+    assert [each.difference for each in found] == pytest.approx([score - high, score - low])
+    assert found[0].difference < 0 < found[1].difference
+
+
 def fused_pipelines(index: Index) -> dict[str, tuple[Hybrid, Stage | None]]:
     words, dense = index.bm25(), index.dense(Letters())
     lexical = Lexical(index)
@@ -169,7 +214,17 @@ def test_the_parts_of_a_fusion_add_up_to_its_score(encoded: Index, name: str) ->
             assert found.stages[-1].name in has_parts
 
 
-@pytest.mark.parametrize("name", ["filled and z", "minmax", "fused with words", "weight 1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "filled and z",
+        "minmax",
+        "rrf",
+        "fused with the score before",
+        "fused with words",
+        "weight 1",
+    ],
+)
 def test_the_text_as_it_is_scores_what_the_search_gives(encoded: Index, name: str) -> None:
     """What re-scores edited texts gives the very score to a text that was not edited."""
     source, stage = fused_pipelines(encoded)[name]
@@ -179,6 +234,31 @@ def test_the_text_as_it_is_scores_what_the_search_gives(encoded: Index, name: st
         found = asked._found(doc_id)
         again = rescore(asked.steps, "drum net", [encoded.document(doc_id)], found)
         assert float(again.score[0]) == pytest.approx(score, rel=1e-5, abs=1e-5)
+
+
+def test_reciprocal_ranks_without_a_word_by_hand(tmp_path: Path) -> None:
+    """Without “sieve” a says as much as c and less than b; of ties the larger id stands first.
+
+    Its own old score, the highest, is no rival.
+    """
+    texts = {"a": "drum sieve", "b": "drum drum", "c": "drum fish", "d": "flour", "e": "flour"}
+    index = Index.build(texts, tmp_path / "index")
+    one, other = index.bm25(0.9, 0.0), index.bm25(2.0, 0.0)  # no length: c is like a
+    fused = hybrid(one, other, k=10)
+    assert one.search(queries_of("drum sieve"), 5)["q"].ids == ["a", "b", "c"]
+    found = explain_result(fused, index, "drum sieve", "a")
+    assert found.score == pytest.approx(2 / (10 + 1))
+    without = {word.term: word.score_without for word in found.words}
+    assert without["siev"] == pytest.approx(2 / (10 + 3))
+    # without “drum”: sieve alone, rarer than drum, said once; still above b's two drums
+    assert without["drum"] == pytest.approx(2 / (10 + 1))
+    outside = rescore(Search.of(fused, index, "drum sieve").steps, "drum sieve", [
+        Document("x", "drum fish"), Document("bb", "drum fish"),
+    ])  # fmt: skip
+    assert outside.score.tolist() == pytest.approx([2 / (10 + 3), 2 / (10 + 4)])
+    run = one.search(queries_of("drum sieve"), 5)
+    rounded = float(np.nextafter(run.score[2], np.float32(9)))  # c's score but for rounding
+    assert rank_among_others(run, "bb", rounded) == 4
 
 
 def test_a_word_taken_out_scores_as_the_public_scorer_scores_the_edited_text(
@@ -308,6 +388,30 @@ def test_the_features_of_boosted_trees_add_up_to_the_score(index: Index) -> None
         assert found.words == () and "scores no text alone" in found.notes[-1]
 
 
+def test_each_feature_has_its_own_contribution(index: Index) -> None:
+    """A column that is the same everywhere brings nothing, wherever it stands."""
+    pytest.importorskip("xgboost", reason="xgboost is not installed")
+    names = ["drum net", "sieve fish", "grain flour", "sort drum"]
+    queries = Queries.of([Query(f"q{n}", text) for n, text in enumerate(names)])
+    run = index.bm25().search(queries, 20)
+    run = run.with_extra(flat=np.full(len(run.doc), 7, np.float32))
+    qrels = Qrels.from_dict({query: dict.fromkeys(run[query].ids[:6], 1) for query in run})
+    settings = LambdaMARTSettings(n_estimators=4, gamma=0.0, threads=1)
+    for columns in (("flat", "score"), ("score", "flat")):
+        source = FeatureSource(columns=columns, normalisation="none")
+        ranker = LambdaMART.fit(run, qrels, source, settings)
+        before = run.select(Ids.of(["q0"]))
+        after = ranker(before)
+        doc_id, score = next(iter(after["q0"]))
+        found = feature_contributions([Step(ranker, before, after)], doc_id)
+        by_name = {feature.name: feature for feature in found}
+        assert [*by_name] == ["score", "flat", "bias"]  # the largest first
+        assert (by_name["flat"].contribution, by_name["flat"].value) == (0, 7)
+        assert by_name["score"].value == pytest.approx(dict(before["q0"])[doc_id])
+        own = score - by_name["bias"].contribution
+        assert by_name["score"].contribution == pytest.approx(own, rel=1e-5) and own != 0
+
+
 def test_errors_say_what_to_do(index: Index) -> None:
     source = index.bm25()
     for query, doc_id, message in (
@@ -365,6 +469,19 @@ def test_a_sieve_explains_what_it_finds(sieve: Sieve) -> None:
         assert found.stages[0].name == "hybrid"
         assert {part.name for part in found.parts} >= {"BM25", "embeddings"}
     assert sieve.explain("drum net").id == hits[0].id
+
+
+def test_a_calibrated_sieve_gives_the_probability_and_its_tested_threshold(sieve: Sieve) -> None:
+    names, two = ("model", "words"), (1.0, 1.0)
+    own = Calibration(names, (0.0, 0.0), two, (0.5, 0.1), -1.0, 0.375, 1.0, 9, 9, 9)
+    record = {**sieve.manifest, "calibration": asdict(own)}
+    calibrated = replace(sieve, manifest={**record, "threshold_test": {"answered": 1}})
+    [hit] = calibrated.search("drum net", top=1)
+    found = calibrated.explain("drum net")
+    assert found.calibrated and found.threshold == 0.375
+    assert found.probability == pytest.approx(hit.score)
+    untested = replace(sieve, manifest={**record, "threshold_test": None})
+    assert untested.explain("drum net").threshold is None
 
 
 def test_a_sieve_s_words_are_scored_by_its_own_encoder(sieve: Sieve) -> None:

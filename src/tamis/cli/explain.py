@@ -108,20 +108,33 @@ def losses(
         ),
     ] = None,
     passages: Annotated[
-        str,
-        typer.Option(metavar="SPEC", help="The passages that the run was scored by."),
-    ] = "whole",
-    aggregate: Annotated[
-        str, typer.Option(metavar="METHOD", help="How scores of passages became a document's.")
-    ] = "max",
-    deeper: Annotated[
-        int,
+        str | None,
         typer.Option(
-            metavar="N", min=1, help="How many times as many candidates an index is searched for."
+            metavar="SPEC", help="With --model: the passages that the run was scored by (whole)."
         ),
-    ] = 10,
+    ] = None,
+    aggregate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD", help="With --model: how scores of passages became a document's (max)."
+        ),
+    ] = None,
+    deeper: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="With --model: how many times as many candidates an index is searched for (10).",
+        ),
+    ] = None,
     measure: Annotated[
-        str, typer.Option("-m", "--measure", help="The measure that got worse.")
+        str,
+        typer.Option(
+            "-m",
+            "--measure",
+            help="The measure that got worse: a query counts as restored where its value is at "
+            "least the baseline's.",
+        ),
     ] = "nDCG@10",
     html: Html = None,
     threads: Threads = None,
@@ -130,12 +143,21 @@ def losses(
 ) -> None:
     """Say why queries of a run are below a baseline: each cause is undone and measured.
 
+    A query counts under a cause if the measure is then at least the baseline's.
+
     Example: tamis explain losses new.parquet bm25.trec --qrels qrels.txt -c docs.index --model m
     """
     from tamis.cli.explain_show import show_losses
     from tamis.explain.losses import find_losses
     from tamis.explain.losses_page import write_losses
 
+    options = {"passages": passages, "aggregate": aggregate, "deeper": deeper}
+    in_vain = [f"--{name}" for name, value in options.items() if value is not None]
+    if model is None and in_vain:
+        raise InputError(
+            f"{', '.join(in_vain)} without --model",
+            hint="they say how the model scored the run: name it by --model, or leave them out",
+        )
     inputs, names = _loss_inputs(run, baseline, qrels, collection, read, queries)
     if model is not None:
         from tamis.models import open_ranker
@@ -144,8 +166,9 @@ def losses(
             model, threads=threads, documents=inputs.documents, **device.of(model)
         ).scorer
         inputs = replace(
-            inputs, scorer=scorer, passages=passages, aggregate=aggregate, deeper=deeper
-        )
+            inputs, scorer=scorer, passages=passages or "whole", aggregate=aggregate or "max",
+            deeper=deeper or inputs.deeper,
+        )  # fmt: skip
     found = find_losses(inputs, measure=measure, names=names)
     if html is not None:
         write_losses(html, found, command=shlex.join(["tamis", *sys.argv[1:]]), force=force)

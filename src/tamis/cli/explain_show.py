@@ -53,7 +53,9 @@ def show_losses(losses: Losses) -> None:
         show(f"{cause.name}: {how}")
     if losses.per_query:
         table = query_table(losses, SHOWN_QUERIES, 24)
-        show("", _heading(table.heading, table.note), _table(table))
+        show("", _heading(table.heading, ""), _table(table))
+        if table.note:
+            show(table.note)
 
 
 def _heading(heading: str, note: str) -> RenderableType:

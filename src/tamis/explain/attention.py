@@ -19,7 +19,13 @@ from tamis.backends._bert import Bert
 from tamis.backends._t5 import T5
 from tamis.errors import InputError
 from tamis.explain._forwards import EagerModel, LayerRows, bert_attention, t5_attention
-from tamis.explain.pair_tokens import PairTokens, pair_tokens, prompt_tokens
+from tamis.explain.pair_tokens import (
+    PairTokens,
+    Words,
+    pair_tokens,
+    plain_words,
+    prompt_tokens,
+)
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
 from tamis.types import Scorer
@@ -95,6 +101,11 @@ def attention_shares(
     forward gives the attention of a cross-encoder: both agree. Where our own is not like BERT's,
     transformers gives it.
     """
+    if by == "transformers" and not isinstance(scorer, CrossEncoder):
+        raise InputError(
+            f"by='transformers' is for cross-encoders, not for {type(scorer).__name__}",
+            hint="without it our own forward gives the attention of a T5",
+        )
     eager = eager_model(scorer) if needs_transformers(scorer, by) else None
     rows, left_out = [], 0
     for query, text in pairs:
@@ -112,12 +123,12 @@ def attention_shares(
     return AttentionShares(tuple(np.mean(rows, axis=0).tolist()), len(rows), left_out)
 
 
-def tokens_of(scorer: Scorer, query: str, text: str) -> PairTokens:
+def tokens_of(scorer: Scorer, query: str, text: str, words_of: Words = plain_words) -> PairTokens:
     """A query and a text as a scorer reads them; an error for one without attention to a pair."""
     if isinstance(scorer, CrossEncoder) and not scorer.runtime.is_onnx:
-        return pair_tokens(scorer, query, text)
+        return pair_tokens(scorer, query, text, words_of)
     if isinstance(scorer, TargetWords) and isinstance(scorer.language_model, T5):
-        return prompt_tokens(scorer, query, text)
+        return prompt_tokens(scorer, query, text, words_of)
     raise InputError(
         f"attention to a query and a text cannot be read from {type(scorer).__name__}",
         hint="a cross-encoder or a T5 with target words, run by torch",

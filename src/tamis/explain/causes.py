@@ -18,6 +18,7 @@ from tamis.pipeline.fuse import weighted_sum
 from tamis.pipeline.rerank import rerank
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
+from tamis.scorers.lexical import Lexical
 from tamis.search import Index
 from tamis.types import Ids, Qrels, Queries, Query, Run, Scorer
 from tamis.types.columns import LEXICAL_SCORE, PASSAGE, TRUNCATED_TOKENS
@@ -155,10 +156,8 @@ class Cause:
     """Why it cannot be run; empty where it can."""
     undo: Callable[[LossInputs], Rankings]
     """The rankings without it, of those queries where that changes something."""
-
-
-def _never(inputs: LossInputs) -> str:
-    return ""
+    undo_in_baseline: Callable[[LossInputs], Rankings] | None = None
+    """The baseline's rankings without it, where both runs may have it."""
 
 
 def _needs_model(inputs: LossInputs) -> str:
@@ -170,25 +169,34 @@ def _needs_model(inputs: LossInputs) -> str:
 
 
 def fuse_lexical_score(inputs: LossInputs) -> Rankings:
-    """The run's score and the lexical one, both from 0 to 1, with equal weights; the lexical score
-    is that of the run's column, else the baseline's.
+    """The run's score and the lexical one, both from 0 to 1, with equal weights."""
+    lexical = lexical_scores(inputs)
+    run = inputs.run.select(lexical.queries.ids)
+    fused = weighted_sum([lexical, run], [FUSION_WEIGHT, 1 - FUSION_WEIGHT]).to_dict()
+    return {query: scores for query, scores in fused.items() if scores}
+
+
+def lexical_scores(inputs: LossInputs) -> Run:
+    """The documents of the run by the lexical score that it has in a column, else by BM25 over the
+    index; without queries whose text nobody knows.
     """
     run = inputs.run
     if LEXICAL_SCORE in run.extra:
-        lexical = Run(run.queries, run.docs, run.offsets, run.doc, run.extra[LEXICAL_SCORE])
-    else:
-        lexical = _only(inputs.baseline, inputs.rankings)
-    fused = weighted_sum([lexical, run], [FUSION_WEIGHT, 1 - FUSION_WEIGHT]).to_dict()
-    return {query: scores for query, scores in fused.items() if scores and query in run}
+        return Run(run.queries, run.docs, run.offsets, run.doc, run.extra[LEXICAL_SCORE])
+    assert isinstance(inputs.documents, Index)
+    known = {query: scores for query, scores in inputs.rankings.items() if inputs.text(query)}
+    bm25 = replace(inputs, scorer=Lexical(inputs.documents), passages="whole", aggregate="max")
+    return Run.from_dict(bm25.score(known).scores)
 
 
-def _only(run: Run, rankings: Rankings) -> Run:
-    """A run without the documents that other rankings do not have."""
-    kept = {
-        query: {name: score for name, score in scores.items() if name in rankings.get(query, {})}
-        for query, scores in run.to_dict().items()
-    }
-    return Run.from_dict(kept)
+def _why_not_lexical(inputs: LossInputs) -> str:
+    if LEXICAL_SCORE in inputs.run.extra:
+        return ""
+    if not isinstance(inputs.documents, Index):
+        return "the collection is no index, and the run has no lexical_score"
+    if not any(map(inputs.text, inputs.rankings)):
+        return "the texts of the queries are not known"
+    return ""
 
 
 def read_whole_text(inputs: LossInputs) -> Rankings:
@@ -257,13 +265,17 @@ def score_more_candidates(inputs: LossInputs) -> Rankings:
 
 
 def add_judged_documents(inputs: LossInputs) -> Rankings:
-    """The documents judged relevant that the run does not have, scored and added."""
+    """The documents judged relevant that the baseline has and the run has not, scored and added.
+
+    A document that both lack does not make one of them worse than the other.
+    """
+    baseline = inputs.baseline.to_dict()
+    relevant = {
+        query: {name for name, grade in inputs.qrels[query].items() if grade > 0}
+        for query in inputs.reproduced
+    }
     return _with_added(
-        inputs,
-        {
-            query: {name for name, grade in inputs.qrels[query].items() if grade > 0}
-            for query in inputs.reproduced
-        },
+        inputs, {query: names & {*baseline.get(query, {})} for query, names in relevant.items()}
     )
 
 
@@ -290,13 +302,22 @@ def leave_out_unjudged(inputs: LossInputs) -> Rankings:
     """The run without the documents that nobody has judged, of queries that have some judged not
     relevant: elsewhere only relevant documents would be left.
     """
-    rankings: dict[str, Mapping[str, float]] = {}
-    for query, scores in inputs.rankings.items():
-        grades = inputs.qrels[query]
-        judged = {name: score for name, score in scores.items() if name in grades}
-        if len(judged) < len(scores) and any(grade <= 0 for grade in grades.values()):
-            rankings[query] = judged
-    return {query: scores for query, scores in rankings.items() if scores}
+    return _judged_alone(inputs.rankings, inputs.qrels)
+
+
+def leave_out_unjudged_of_baseline(inputs: LossInputs) -> Rankings:
+    """The same of the baseline."""
+    return _judged_alone(inputs.baseline.to_dict(), inputs.qrels)
+
+
+def _judged_alone(rankings: Rankings, qrels: Qrels) -> Rankings:
+    judged: dict[str, Mapping[str, float]] = {}
+    for query, scores in rankings.items():
+        grades = qrels[query]
+        kept = {name: score for name, score in scores.items() if name in grades}
+        if len(kept) < len(scores) and any(grade <= 0 for grade in grades.values()):
+            judged[query] = kept
+    return {query: scores for query, scores in judged.items() if scores}
 
 
 def _why_not_condensed(inputs: LossInputs) -> str:
@@ -309,7 +330,8 @@ def _why_not_condensed(inputs: LossInputs) -> str:
 CAUSES = (
     Cause(
         "lexical_score", "the lexical score is lost",
-        f"the lexical score fused back, weight {FUSION_WEIGHT:g}", _never, fuse_lexical_score,
+        f"the run's lexical_score, else BM25 over the index, fused back, weight {FUSION_WEIGHT:g}",
+        _why_not_lexical, fuse_lexical_score,
     ),
     Cause(
         "truncation", "the text is truncated",
@@ -327,11 +349,13 @@ CAUSES = (
     ),
     Cause(
         "unjudged", "unjudged documents on top",
-        "unjudged documents treated as not there", _why_not_condensed, leave_out_unjudged,
+        "unjudged documents treated as not there, in both runs", _why_not_condensed,
+        leave_out_unjudged, leave_out_unjudged_of_baseline,
     ),
     Cause(
         "missing", "a relevant document is no candidate",
-        "documents judged relevant added and scored", _needs_model, add_judged_documents,
+        "the baseline's documents that are judged relevant scored too",
+        _needs_model, add_judged_documents,
     ),
 )  # fmt: skip
 """All causes, in the order they are shown."""

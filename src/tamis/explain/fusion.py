@@ -21,6 +21,8 @@ from tamis.types.explanation import FusionPart
 Values = NDArray[np.float64]
 SCORE_BEFORE = "score before"
 """The part of a fusion that is the score before the stage."""
+TIE = 1e-6
+"""By how much scores differ that are equal but for rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,31 +35,47 @@ class PartScale:
     scale: float
     absent: float
     """On the common scale, where the ranking has not found the document."""
-    scores: NDArray[np.float32]
-    """Of all candidates of the ranking, best first."""
-    k: int | None = None
-    """The constant of reciprocal rank fusion, where ranks are fused."""
+    run: Run | None = None
+    """The ranking itself, where ranks are fused."""
+    k: int = 0
+    """The constant of reciprocal rank fusion."""
 
-    def normalised(self, score: float | None) -> float:
-        """A score on the common scale, as if a document with it were among the candidates."""
+    def normalised(self, score: float | None, doc_id: str = "") -> float:
+        """A score on the common scale, as if the document had it among the other candidates."""
         if score is None:
             return self.absent
-        if self.k is not None:
-            return 1 / (self.k + 1 + int((self.scores > np.float32(score)).sum()))
+        if self.run is not None:
+            return 1 / (self.k + rank_among_others(self.run, doc_id, score))
         return (float(np.float32(score)) - self.shift) / self.scale
 
-    def part(self, stage: str, rank: int | None, score: float | None) -> FusionPart:
-        """What this ranking brings."""
-        value = self.normalised(score)
-        if self.k is not None and rank is not None:
+    def part(self, stage: str, rank: int | None, score: float | None, doc_id: str) -> FusionPart:
+        """What this ranking brings to a document."""
+        value = self.normalised(score, doc_id)
+        if self.run is not None and rank is not None:
             value = 1 / (self.k + rank)
         return FusionPart(stage, self.name, rank, score, value, self.weight, self.weight * value)
 
 
-def fused_score(scales: Sequence[PartScale], scores: Sequence[float | None]) -> float:
+def rank_among_others(run: Run, doc_id: str, score: float) -> int:
+    """The rank of a document with this score among the others of a run of one query; ties as in
+    every ranking, the larger id first. A score made anew ties with one that it all but equals.
+
+    >>> run = Run.from_dict({"q": {"a": 3.0, "b": 2.0, "c": 1.0}})
+    >>> [rank_among_others(run, *own) for own in (("a", 3.0), ("a", 2.0), ("d", 2.0), ("a", 0.5))]
+    [1, 2, 2, 3]
+    """
+    others = run.rows(run.doc != run.docs.number(doc_id)) if doc_id in run.docs else run
+    tied = np.isclose(others.score, score, rtol=TIE, atol=TIE)
+    larger = sum(others.docs[number] > doc_id for number in others.doc[tied].tolist())
+    return 1 + int(((others.score > score) & ~tied).sum()) + larger
+
+
+def fused_score(
+    scales: Sequence[PartScale], scores: Sequence[float | None], doc_id: str = ""
+) -> float:
     """The fused score of a document with these scores; None where a ranking has not found it."""
     pairs = zip(scales, scores, strict=True)
-    return sum(scale.weight * scale.normalised(score) for scale, score in pairs)
+    return sum(scale.weight * scale.normalised(score, doc_id) for scale, score in pairs)
 
 
 def hybrid_scales(hybrid: Hybrid, runs: Sequence[Run]) -> list[PartScale]:
@@ -65,7 +83,7 @@ def hybrid_scales(hybrid: Hybrid, runs: Sequence[Run]) -> list[PartScale]:
     names = source_names(hybrid)
     if hybrid.method == "rrf":
         return [
-            PartScale(name, 1.0, 0.0, 1.0, 0.0, run.score, hybrid.k)
+            PartScale(name, 1.0, 0.0, 1.0, 0.0, run, hybrid.k)
             for name, run in zip(names, runs, strict=True)
         ]
     weights = hybrid.weights or (1 / len(runs),) * len(runs)
@@ -74,7 +92,7 @@ def hybrid_scales(hybrid: Hybrid, runs: Sequence[Run]) -> list[PartScale]:
     scales = []
     for name, run, weight, normalisation in zip(names, runs, weights, normalisations, strict=True):
         shift, scale, lowest = (float(values[0]) for values in common_scale(run, normalisation))
-        scales.append(PartScale(name, weight, shift, scale, (lowest - shift) / scale, run.score))
+        scales.append(PartScale(name, weight, shift, scale, (lowest - shift) / scale))
     return scales
 
 
@@ -85,7 +103,7 @@ def hybrid_parts(step: Step, doc_id: str) -> list[FusionPart]:
     for scale, run in zip(hybrid_scales(step.of, step.runs), step.runs, strict=True):
         row = row_of(run, doc_id)
         score = None if row is None else float(run.score[row])
-        parts.append(scale.part(step.name, None if row is None else row + 1, score))
+        parts.append(scale.part(step.name, None if row is None else row + 1, score, doc_id))
     return parts
 
 
@@ -132,7 +150,7 @@ def stage_scales(step: Step) -> list[PartScale]:
 def _min_max(name: str, weight: float, scores: NDArray[np.float32]) -> PartScale:
     low, high = float(scores.min()), float(scores.max())
     shift, scale = (low, high - low) if high > low else (low - 1, 1.0)
-    return PartScale(name, weight, shift, scale, 0.0, np.sort(scores)[::-1])
+    return PartScale(name, weight, shift, scale, 0.0)
 
 
 def stage_parts(step: Step, doc_id: str) -> list[FusionPart]:
@@ -146,7 +164,7 @@ def stage_parts(step: Step, doc_id: str) -> list[FusionPart]:
     assert settings is not None
     columns = run.extra[settings[1]], run.extra[MODEL_SCORE]
     return [
-        scale.part(step.name, _rank_by(run, column, row), float(column[row]))
+        scale.part(step.name, _rank_by(run, column, row), float(column[row]), doc_id)
         for scale, column in zip(scales, columns, strict=True)
     ]
 

@@ -30,7 +30,7 @@ Shares = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Hints:
-    """The share of each term among the words of a text, where the model has such."""
+    """The share of each term among the terms of a text, where the model has such."""
 
     gradient: Shares = field(default_factory=dict)
     """Of the gradient times input, in absolute values."""
@@ -69,45 +69,38 @@ def _of_pair(
 ) -> Hints:
     tokens: PairTokens
     if isinstance(scorer, CrossEncoder):
-        tokens = tokens_of(scorer, query, text)
+        tokens = tokens_of(scorer, query, text, analyzer.spans)
         gradient = cross_encoder_gradient(scorer, tokens.ids, tokens.segments)
         has_attention = not needs_transformers(scorer)
     else:
-        tokens = prompt_tokens(scorer, query, text)
+        tokens = prompt_tokens(scorer, query, text, analyzer.spans)
         gradient = target_words_gradient(scorer, tokens.ids)
         has_attention = scorer.runtime.backend == "fast"
     attention = attention_of(scorer, tokens)[-1] if has_attention else None
     if gradient is None and attention is None:
         return Hints(why_not="the model has a head of its own")
     return Hints(
-        {} if gradient is None else _shares(np.abs(gradient), tokens, analyzer),
-        {} if attention is None else _shares(attention, tokens, analyzer),
+        {} if gradient is None else _shares(np.abs(gradient), tokens),
+        {} if attention is None else _shares(attention, tokens),
     )
 
 
-def _shares(
-    values: NDArray[np.floating], tokens: PairTokens, analyzer: Analyzer
-) -> dict[str, float]:
+def _shares(values: NDArray[np.floating], tokens: PairTokens) -> dict[str, float]:
     """The share of each term of the text, from the values of tokens."""
     of_words = word_attention(values[None], tokens.word_of, len(tokens.words))[0]
-    of_text = [
-        (word, value)
-        for (side, word), value in zip(tokens.words, of_words.tolist(), strict=True)
-        if side == 1
-    ]
-    total = sum(value for _, value in of_text) or 1.0
     shares: dict[str, float] = {}
-    for word, value in of_text:
-        for term in {*analyzer.terms(word)}:
-            shares[term] = shares.get(term, 0.0) + value / total
-    return shares
+    for (side, term), value in zip(tokens.words, of_words.tolist(), strict=True):
+        if side == 1:
+            shares[term] = shares.get(term, 0.0) + value
+    total = sum(shares.values()) or 1.0
+    return {term: value / total for term, value in shares.items()}
 
 
 def _of_bi_encoder(scorer: BiEncoder, query: str, text: str, analyzer: Analyzer) -> Hints:
-    """The share of each term in the gradient of the cosine, over the words of the text."""
+    """The share of each term in the gradient of the cosine, over the terms of the text."""
     reader = scorer.documents or scorer
     if not can_give_gradient(reader):
         return Hints(why_not="the model has dense layers after its pooling")
-    tokens = text_tokens(reader, text)
+    tokens = text_tokens(reader, text, analyzer.spans)
     gradient = bi_encoder_gradient(reader, tokens.ids, scorer.encode([query])[0])
-    return Hints({} if gradient is None else _shares(np.abs(gradient), tokens, analyzer))
+    return Hints({} if gradient is None else _shares(np.abs(gradient), tokens))

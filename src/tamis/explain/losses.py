@@ -1,8 +1,9 @@
 """Why a run is worse than a baseline: each cause is undone for the queries that got worse, and
 measured.
 
-A query counts under a cause only if its value without the cause is at least the baseline's. It may
-count under several; what counts under none is unexplained.
+A query counts under a cause only if its value without the cause is at least the baseline's, which
+is measured without it too where both runs may have it. A query may count under several causes; what
+counts under none is unexplained.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ class CauseResult:
     applies: int
     """To how many of the worse queries it applies: undoing it changes something there."""
     restored: int
-    """For how many of them the baseline's value is reached."""
+    """For how many of them the value is at least the baseline's then."""
     share: float
     """The same as a share of all worse queries."""
     recovered: float
-    """How much of the total lost value comes back, by queries, with what it costs others of them
-    taken off."""
+    """How much of what the run lacks to the baseline comes back, as a share over all worse queries,
+    with what it costs others of them taken off."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class QueryLoss:
     run: float
     without: Mapping[str, float]
     """Its value with a cause undone, for each that was run and applies."""
+    baseline_without: Mapping[str, float]
+    """The baseline's value with a cause undone there too, where that is another ranking."""
     restored_by: tuple[str, ...]
 
 
@@ -97,7 +100,7 @@ def find_losses(
     >>> qrels = Qrels.from_dict({"q": {"a": 1, "b": 0}})
     >>> found = find_losses(LossInputs(run, baseline, qrels, [Document("a", "")]), measure="RR")
     >>> found.worse, [(cause.key, cause.restored) for cause in found.causes if cause.was_run]
-    (1, [('lexical_score', 0), ('unjudged', 0)])
+    (1, [('unjudged', 0)])
     """
     values = _values(inputs, measure)
     queries, run, baseline = values
@@ -106,6 +109,7 @@ def find_losses(
     before = {queries[n]: (float(baseline[n]), float(run[n])) for n in worse.tolist()}
     losing = inputs.select(queries.select(worse))
     without: dict[str, dict[str, float]] = {}
+    baseline_without: dict[str, dict[str, float]] = {}
     why_not: dict[str, str] = {}
     for cause in causes:
         reason = cause.why_not(losing) if ids else "no query got worse"
@@ -113,8 +117,11 @@ def find_losses(
             why_not[cause.key] = reason
             continue
         without[cause.key] = _measured(cause.undo(losing), losing, measure)
+        if cause.undo_in_baseline is not None:
+            rankings = cause.undo_in_baseline(losing)
+            baseline_without[cause.key] = _measured(rankings, losing, measure)
     per_query = tuple(
-        _query_loss(inputs, name, before[name], without)
+        _query_loss(inputs, name, before[name], without, baseline_without)
         for name in sorted(ids, key=lambda name: before[name][1] - before[name][0])
     )
     unexplained = sum(not query.restored_by for query in per_query)
@@ -160,18 +167,30 @@ def _query_loss(
     name: str,
     values: tuple[float, float],
     without: Mapping[str, Mapping[str, float]],
+    baseline_without: Mapping[str, Mapping[str, float]],
 ) -> QueryLoss:
     baseline, run = values
     undone = {key: found[name] for key, found in without.items() if name in found}
-    restored = tuple(key for key, value in undone.items() if value >= baseline - EPSILON)
-    return QueryLoss(name, inputs.text(name), baseline, run, undone, restored)
+    of_baseline = {
+        key: found[name]
+        for key, found in baseline_without.items()
+        if name in found and key in undone
+    }
+    restored = tuple(
+        key for key, value in undone.items() if value >= of_baseline.get(key, baseline) - EPSILON
+    )
+    return QueryLoss(name, inputs.text(name), baseline, run, undone, of_baseline, restored)
 
 
 def _result(cause: Cause, queries: Sequence[QueryLoss], why_not: str) -> CauseResult:
     affected = [query for query in queries if cause.key in query.without]
     restored = sum(cause.key in query.restored_by for query in queries)
     lost = sum(query.baseline - query.run for query in queries)
-    gained = sum(query.without[cause.key] - query.run for query in affected)
+    gained = sum(
+        query.without[cause.key] - query.run
+        - (query.baseline_without.get(cause.key, query.baseline) - query.baseline)
+        for query in affected
+    )  # fmt: skip
     return CauseResult(
         cause.key, cause.name, cause.undone_by, not why_not, why_not, len(affected), restored,
         restored / max(len(queries), 1), gained / lost if lost else 0.0,

@@ -10,7 +10,7 @@ from tamis.explain.losses import Losses
 from tamis.explain.page import shown_table
 from tamis.explain.tables import Table
 from tamis.pages.render import render
-from tamis.pages.text_format import counted, shorten, signed
+from tamis.pages.text_format import counted, percent, shorten, signed
 
 MAX_QUERIES = 100
 """How many of the worse queries a page lists."""
@@ -43,7 +43,7 @@ def means_line(losses: Losses) -> str:
 
 def cause_table(losses: Losses) -> Table:
     """A row a cause, those that were not run too."""
-    heads = ("cause", "undone by", "applies", "restored", "share", "recovered")
+    heads = ("cause", "remedy", "applies", "restored", "share", "recovered")
     rows = [
         (
             cause.name,
@@ -53,7 +53,7 @@ def cause_table(losses: Losses) -> Table:
                     f"{cause.applies:,}",
                     f"{cause.restored:,}",
                     f"{cause.share:.0%}",
-                    f"{cause.recovered:.0%}".replace("-", "−"),
+                    percent(cause.recovered),
                 )
                 if cause.was_run
                 else ("–",) * 4
@@ -69,7 +69,7 @@ def cause_table(losses: Losses) -> Table:
     return Table(
         "Causes", heads, tuple(rows), 2,
         "a query counts under a cause if its value without it is at least the baseline's; it may "
-        "count under several. Recovered: of all that these queries lost, what comes back",
+        "count under several. Recovered: how much of the gap to the baseline closes",
         (*shares, losses.unexplained_share), (*dim, False),
     )  # fmt: skip
 

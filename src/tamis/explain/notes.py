@@ -20,15 +20,21 @@ def matched_terms(terms: Sequence[TermPart]) -> list[str]:
 
 
 def notes_of(
-    asked: Search, of: Standing, terms: Sequence[TermPart], unscored: str, why_no_hints: str
+    asked: Search,
+    of: Standing,
+    terms: Sequence[TermPart],
+    matched: int,
+    unscored: str,
+    why_no_hints: str,
 ) -> tuple[str, ...]:
-    """The notes of one document; `unscored` names the model that left it below."""
+    """The notes of one document with so many `matched` words; `unscored` names the model that left
+    it below.
+    """
     notes = [*_of_candidates(asked, of), *_of_query(asked, terms)]
     if unscored:
         notes.append(f"{unscored} did not score it: it keeps its order below")
     if not asked.can_rescore:
         notes.append(f"not scored without its words: {asked.steps[-1].name} scores no text alone")
-    matched = len(matched_terms(terms))
     if matched > MAX_WORDS and asked.can_rescore and not unscored:
         notes.append(
             f"scored without each of {MAX_WORDS} of its {matched:,} matched words, those that "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,18 @@ from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
 
 TokenIds = NDArray[np.int32]
+Words = Callable[[str], Sequence[tuple[str, int, int]]]
+"""The words of a text, each as what it counts as, with where it starts and ends."""
 _WORD = re.compile(r"\w+")
+
+
+def plain_words(text: str) -> list[tuple[str, int, int]]:
+    """Runs of letters and digits, in lower case.
+
+    >>> plain_words("A sieve.")
+    [('a', 0, 1), ('sieve', 2, 7)]
+    """
+    return [(match[0].lower(), *match.span()) for match in _WORD.finditer(text)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +38,7 @@ class PairTokens:
     word_of: NDArray[np.int64]
     """Of each token its word's number; -1 of special tokens, punctuation, prompt, template."""
     words: tuple[tuple[int, str], ...]
-    """0 for the query and 1 for the text, and the word in lower case."""
+    """0 for the query and 1 for the text, and the word: by default as written, in lower case."""
 
     @property
     def matched(self) -> NDArray[np.bool_]:
@@ -36,7 +48,9 @@ class PairTokens:
         return np.array([word in both for _, word in self.words], bool)
 
 
-def pair_tokens(scorer: CrossEncoder, query: str, text: str) -> PairTokens:
+def pair_tokens(
+    scorer: CrossEncoder, query: str, text: str, words_of: Words = plain_words
+) -> PairTokens:
     """A query and a text as a cross-encoder reads them, truncated as it truncates them."""
     room = scorer.max_length - scorer.layout.extra
     texts, begin = (scorer.prompt + query, text), len(clean(scorer.prompt))
@@ -52,11 +66,14 @@ def pair_tokens(scorer: CrossEncoder, query: str, text: str) -> PairTokens:
     words: list[tuple[int, str]] = []
     for side, (each, (_, spans), start) in enumerate(zip(texts, cut, starts, strict=True)):
         bounds = begin if side == 0 else 0, None
-        _assign(word_of[start : start + len(spans)], spans, clean(each), bounds, side, words)
+        inside = word_of[start : start + len(spans)]
+        _assign(inside, spans, clean(each), bounds, side, words, words_of)
     return PairTokens(ids, segments, word_of, tuple(words))
 
 
-def prompt_tokens(scorer: TargetWords, query: str, text: str) -> PairTokens:
+def prompt_tokens(
+    scorer: TargetWords, query: str, text: str, words_of: Words = plain_words
+) -> PairTokens:
     """A query and a text in the template of a language model, truncated as it truncates them."""
     filled, of_query, of_text = scorer.template.fill(clean(query), clean(text))
     encoding = scorer.tokens.backend.encode(filled)
@@ -67,11 +84,11 @@ def prompt_tokens(scorer: TargetWords, query: str, text: str) -> PairTokens:
     word_of = np.full(len(ids), -1, np.int64)
     words: list[tuple[int, str]] = []
     for side, (start, end) in enumerate((of_query, of_text)):
-        _assign(word_of, offsets, filled, (start, end), side, words)
+        _assign(word_of, offsets, filled, (start, end), side, words, words_of)
     return PairTokens(ids, np.zeros(len(ids), np.int32), word_of, tuple(words))
 
 
-def text_tokens(encoder: BiEncoder, text: str) -> PairTokens:
+def text_tokens(encoder: BiEncoder, text: str, words_of: Words = plain_words) -> PairTokens:
     """A text alone as a bi-encoder reads it, truncated as it truncates it."""
     prompted = encoder.prompt + text
     ids, spans = _encoded(encoder.tokens, prompted)
@@ -81,7 +98,8 @@ def text_tokens(encoder: BiEncoder, text: str) -> PairTokens:
     word_of = np.full(len(sequence), -1, np.int64)
     words: list[tuple[int, str]] = []
     inside = word_of[len(before) : len(before) + len(ids[:room])]
-    _assign(inside, spans[:room], clean(prompted), (len(clean(encoder.prompt)), None), 1, words)
+    bounds = len(clean(encoder.prompt)), None
+    _assign(inside, spans[:room], clean(prompted), bounds, 1, words, words_of)
     return PairTokens(sequence, np.zeros(len(sequence), np.int32), word_of, tuple(words))
 
 
@@ -97,17 +115,30 @@ def _assign(
     bounds: tuple[int, int | None],
     side: int,
     words: list[tuple[int, str]],
+    words_of: Words,
 ) -> None:
-    """Give every token the word that it shares a character with; a token of several the first."""
-    found = [match.span() for match in _WORD.finditer(text, bounds[0], bounds[1] or len(text))]
+    """Give every token the word that it shares a character with; a token of several the first.
+
+    A token that is but a space, as T5 has before some words (“▁” and “a”), is a piece of the word
+    right after it.
+    """
+    begin, found = bounds[0], words_of(text[slice(*bounds)])
     number_of: dict[int, int] = {}
     for token, (start, end) in enumerate(spans):
         if word_of[token] >= 0:
             continue
-        inside = next((n for n, word in enumerate(found) if word[0] < end and start < word[1]), -1)
+        reach = end + (text[start:end] == " ")
+        inside = next(
+            (
+                n
+                for n, word in enumerate(found)
+                if begin + word[1] < reach and start < begin + word[2]
+            ),
+            -1,
+        )
         if inside < 0:
             continue
         if inside not in number_of:
             number_of[inside] = len(words)
-            words.append((side, text[slice(*found[inside])].lower()))
+            words.append((side, found[inside][0]))
         word_of[token] = number_of[inside]

@@ -95,9 +95,9 @@ def rescore(
             if unweighted or not fuses or settings is None or settings[0]:
                 _model(state, step, query, documents)
             if not fuses:
-                _fuse(state, step)
+                _fuse(state, step, documents)
         elif isinstance(step.of, Interpolate):
-            _fuse(state, step)
+            _fuse(state, step, documents)
         state.after.append(state.score)
     return state
 
@@ -166,11 +166,16 @@ def _hybrid(
         raw.append([None if is_lexical and not s else s for s in state.score.tolist()])
         if is_lexical and step.of.column:
             state.columns[step.of.column] = state.score
-    state.score = _fused(hybrid_scales(step.of, step.runs), raw)
+    state.score = _fused(hybrid_scales(step.of, step.runs), raw, documents)
 
 
-def _fused(scales: Sequence[PartScale], raw: Sequence[Sequence[float | None]]) -> Values:
-    return np.array([fused_score(scales, scores) for scores in zip(*raw, strict=True)])
+def _fused(
+    scales: Sequence[PartScale],
+    raw: Sequence[Sequence[float | None]],
+    documents: Sequence[Document],
+) -> Values:
+    rows = zip(zip(*raw, strict=True), documents, strict=True)
+    return np.array([fused_score(scales, scores, document.id) for scores, document in rows])
 
 
 def _model(state: Rescored, step: Step, query: str, documents: Sequence[Document]) -> None:
@@ -203,12 +208,12 @@ def _model(state: Rescored, step: Step, query: str, documents: Sequence[Document
         state.score = np.where(np.isnan(model), state.score, model)
 
 
-def _fuse(state: Rescored, step: Step) -> None:
+def _fuse(state: Rescored, step: Step, documents: Sequence[Document]) -> None:
     settings, scales = fusion_settings(step), stage_scales(step)
     if settings is None or not scales:
         return
     previous = state.columns.get(PREVIOUS_SCORE, state.score)
     before = state.columns.get(settings[1], previous)
     model = state.columns.get(MODEL_SCORE, np.zeros(len(state.score)))
-    fused = _fused(scales, [before.tolist(), np.nan_to_num(model).tolist()])
+    fused = _fused(scales, [before.tolist(), np.nan_to_num(model).tolist()], documents)
     state.score = np.where(np.isnan(model), previous, fused)

@@ -105,7 +105,10 @@ def explain_search(
     system: str | None = None,
 ) -> Explanation:
     """The same for a search that was made already, of which several results may be explained."""
-    this = asked.standing(asked.document(doc_id))
+    document = asked.document(doc_id)
+    if document.id == other:
+        raise InputError(f"document {other!r} is compared with itself", hint="name another one")
+    this = asked.standing(document)
     found = replace(asked.explain(this, scale, words=True), system=system)
     if other is None:
         return found
@@ -170,6 +173,11 @@ class Search:
         return None if lexical is None else WeightedQuery.of(lexical, self.query)
 
     @cached_property
+    def words(self) -> WeightedQuery:
+        """The words that are taken out: as the lexical source reads them, else as BM25 does."""
+        return self.lexical or WeightedQuery.of(self.index.bm25(), self.query)
+
+    @cached_property
     def _scorer(self) -> object | None:
         """The model that scores last, if one does: a re-ranker's, else the embeddings'."""
         rerankers = [step.of for step in self.steps if isinstance(step.of, Rerank)]
@@ -217,7 +225,8 @@ class Search:
         one = self._row(document, row, rescored)
         parts = self._parts(document, rescored)
         best = best_passage(self.steps, self.query, document, self.index, one)
-        effects = self._words(document, score, terms) if words and not unscored else ()
+        matched = matched_terms(self.words.parts(self.index.document_vector(document.id)))
+        effects = self._words(document, score, matched) if words and not unscored else ()
         hints = self._hints(best) if effects else Hints()
         return Explanation(
             self.query, document.id, document.title, None if row is None else row + 1, score,
@@ -226,7 +235,8 @@ class Search:
             None if scale is None else scale.threshold,
             None, self._stages(of), parts, lexical, terms, best.facts, best.truncated_tokens,
             hints.beside(effects), feature_contributions(self.steps, document.id),
-            self._neighbours(row), None, notes_of(self, of, terms, unscored, hints.why_not),
+            self._neighbours(row), None,
+            notes_of(self, of, terms, len(matched), unscored, hints.why_not),
         )  # fmt: skip
 
     def breakdown(self, of: Standing, found: Explanation) -> dict[str, float]:
@@ -313,7 +323,7 @@ class Search:
         parts: list[FusionPart] = []
         for step in self.steps:
             if rescored is not None:
-                parts += _parts_outside(step, rescored)
+                parts += _parts_outside(step, rescored, document.id)
             elif isinstance(step.of, Hybrid):
                 parts += hybrid_parts(step, document.id)
             elif isinstance(step.of, Rerank) and isinstance(step.of.aggregate, ThreeSentences):
@@ -333,13 +343,13 @@ class Search:
         self,
         document: Document,
         score: float,
-        terms: tuple[TermPart, ...],
+        matched: Sequence[str],
     ) -> tuple[WordEffect, ...]:
         """The score without each matched word, all in one batch."""
-        matched = matched_terms(terms)[:MAX_WORDS]
-        if not matched or self.lexical is None or not self.can_rescore:
+        matched = matched[:MAX_WORDS]
+        if not matched or not self.can_rescore:
             return ()
-        source = self.lexical.source
+        source = self.words.source
         edited = [without_term(document, term, source) for term in matched]
         rescored = rescore(
             self.steps, self.query, edited, self._found(document.id), unweighted=False
@@ -361,7 +371,7 @@ class Search:
         return found if any(found) else None
 
 
-def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:
+def _parts_outside(step: Step, rescored: Rescored, doc_id: str) -> list[FusionPart]:
     """The parts of a fusion for a document that no source found."""
     if isinstance(step.of, Hybrid):
         scales = hybrid_scales(step.of, step.runs)
@@ -376,6 +386,7 @@ def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:
                 step.name,
                 None,
                 None if scale.name in lexical and not raw[scale.name] else raw[scale.name],
+                doc_id,
             )
             for scale in scales
         ]
@@ -384,6 +395,6 @@ def _parts_outside(step: Step, rescored: Rescored) -> list[FusionPart]:
         return []
     scores = rescored.columns[settings[1]], rescored.columns[MODEL_SCORE]
     return [
-        scale.part(step.name, None, float(np.nan_to_num(score[0])))
+        scale.part(step.name, None, float(np.nan_to_num(score[0])), doc_id)
         for scale, score in zip(scales, scores, strict=True)
     ]

@@ -12,6 +12,7 @@ NAMES_OF_PARAMETERS = {"bm25": "BM25", "ql": "query likelihood"}
 MAX_NAME = 20
 """So that every table fits 80 columns."""
 MAX_NAME_BESIDE_HINTS = 16
+MAX_NAME_OF_STAGE = 16
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _rank(rank: int | None) -> str:
 def _stages(found: Explanation) -> Iterator[Table]:
     rows = [
         (
-            shorten(step.name, MAX_NAME),
+            shorten(step.name, MAX_NAME_OF_STAGE),
             _rank(step.rank_before),
             _rank(step.rank),
             number(step.score_before),
@@ -98,7 +99,7 @@ def _stages(found: Explanation) -> Iterator[Table]:
         )
         for step in found.stages
     ]
-    heads = ("stage", "rank before", "after", "score before", "after", "candidates")
+    heads = ("stage", "rank before", "rank after", "score before", "score after", "candidates")
     yield Table("Stages", heads, tuple(rows))
 
 

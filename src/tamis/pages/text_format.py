@@ -15,6 +15,16 @@ def signed(value: float, digits: int = 4) -> str:
     return text.replace("-", "−") if float(text) else text[1:]
 
 
+def percent(value: float) -> str:
+    """A share; what rounds to zero has no sign.
+
+    >>> percent(0.124), percent(-0.5), percent(-0.004)
+    ('12%', '−50%', '0%')
+    """
+    text = f"{value:.0%}"
+    return "0%" if text == "-0%" else text.replace("-", "−")
+
+
 def counted(queries: int) -> str:
     """So many queries, in words.
 
