@@ -48,7 +48,9 @@ def opened_sieve(
         raise InputError(
             f"{folder} runs in the precision that it was tested in", hint="leave --dtype out"
         )
-    return load_sieve(folder, threads=threads, device=resolve_device(run.device))
+    if run.device != "auto":  # to resolve that imports torch, which a model may not need
+        resolve_device(run.device)
+    return load_sieve(folder, threads=threads, device=run.device)
 
 
 def settings_of_sieve(folder: str, run: Run, weight: float | None) -> RerankSettings:
