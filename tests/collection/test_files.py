@@ -80,6 +80,7 @@ def test_a_folder_is_read_by_path(tmp_path: Path) -> None:
     write(tmp_path / "Makefile", "x")
     write(tmp_path / ".hidden.txt", "no")
     write(tmp_path / ".git" / "readme.txt", "no")
+    write(tmp_path / "~$letter.docx", "\x05Ada")
     documents = documents_of(tmp_path)
     assert [document.id for document in documents] == ["a.rst", "a/deep/y.HTML", "a/z.md", "b.txt"]
     assert list(documents) == list(documents)
@@ -251,6 +252,18 @@ def test_encodings_a_page_declares(tmp_path: Path, head: str, encoding: str) -> 
     )
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.rst", "a.html"])
+def test_windows_1252(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, "old sieves\n“Körner” for 3 €".encode("cp1252"))
+    write(tmp_path / "b.txt", "Körner")
+    documents = documents_of(tmp_path)
+    for _ in range(2):
+        assert "“Körner” for 3 €" in next(iter(documents)).text
+        assert len(list(documents)) == 2
+    note = f"1 file read as Windows-1252, first: {path}:2: byte 0x93 is not UTF-8"
+    assert documents.faults.notes() == [note]
+
+
 def test_line_ends(tmp_path: Path) -> None:
     assert title_and_text(write(tmp_path / "a.txt", "a\r\n\r\nb\rc")) == ("a", "a\n\nb\nc")
 
@@ -271,8 +284,10 @@ def test_a_pdf_without_a_title(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "line", "problem"),
     [
-        ("a.txt", b"one\ntwo\nK\xf6rner", 3, "byte 0xf6 is not UTF-8"),
-        ("a.html", b"<p>K\xf6rner", 1, "byte 0xf6 is not UTF-8"),
+        ("a.txt", "one\nSöhne\n".encode() + b"K\xf6rner", 3, "byte 0xf6 is not UTF-8"),
+        ("a.txt", b"one\ntwo\nK\xf6rner \x81", 3, "byte 0xf6 is not UTF-8"),
+        ("a.txt", b"\xef\xbb\xbfK\xf6rner", 1, "byte 0xf6 is not UTF-8"),
+        ("a.html", b"<meta charset=utf-8><p>K\xf6rner", 1, "byte 0xf6 is not UTF-8"),
         ("a.html", b"\n<meta charset=martian>", 2, "unknown encoding 'martian'"),
         ("a.txt", b"one\n\0\0", 2, "a zero byte"),
         ("a.pdf", b"not a PDF", 1, "this PDF cannot be read"),
@@ -287,7 +302,7 @@ def test_faults(tmp_path: Path, name: str, content: bytes, line: int, problem: s
 
 
 def test_faults_can_be_skipped(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"K\xf6rner")
+    (tmp_path / "a.txt").write_bytes(b"one\0")
     write(tmp_path / "b.txt", "good")
     with pytest.raises(LineError) as caught:
         list(documents_of(tmp_path))

@@ -21,6 +21,7 @@ from tamis.collection.file_content import (
     FileContent,
     Unreadable,
     decoded,
+    decoded_or_windows,
     read_bytes,
 )
 from tamis.collection.front_matter import read_front_matter
@@ -57,12 +58,12 @@ def read_text(path: Path) -> FileContent:
 # Plain text, Markdown, reStructuredText
 
 
-def _plain(path: Path) -> TitleAndText:
-    text = decoded(read_bytes(path))
+def _plain(path: Path) -> FileContent:
+    text, not_utf8 = decoded_or_windows(read_bytes(path))
     first, _, after_first = text.lstrip("\n").partition("\n")
     next_line, _, more = after_first.partition("\n")
     is_title = len(first) <= LONGEST_TITLE and not next_line.strip() and more.strip()
-    return first if is_title else "", text
+    return FileContent(first if is_title else "", text, not_utf8=not_utf8)
 
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -77,11 +78,11 @@ _MARKUP = [
 
 
 def _markdown(path: Path) -> FileContent:
-    text = decoded(read_bytes(path))
+    text, not_utf8 = decoded_or_windows(read_bytes(path))
     matter = read_front_matter(text)
     text = text[matter.end :]
     title = matter.title or _markdown_title(text)
-    return FileContent(title, text, matter.fields or {}, matter.problem)
+    return FileContent(title, text, matter.fields or {}, matter.problem, not_utf8)
 
 
 def _markdown_title(text: str) -> str:
@@ -124,8 +125,12 @@ def _without_markup(heading: str) -> str:
 _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*\s*$")
 
 
-def _restructured(path: Path) -> TitleAndText:
-    text = decoded(read_bytes(path))
+def _restructured(path: Path) -> FileContent:
+    text, not_utf8 = decoded_or_windows(read_bytes(path))
+    return FileContent(_restructured_title(text), text, not_utf8=not_utf8)
+
+
+def _restructured_title(text: str) -> str:
     for line, under in pairwise(text.split("\n")):
         title, under = line.strip(), under.rstrip()
         if (
@@ -134,16 +139,21 @@ def _restructured(path: Path) -> TitleAndText:
             and not _ADORNMENT.match(title)
             and len(under) >= min(len(title), 4)
         ):
-            return title, text
-    return "", text
+            return title
+    return ""
 
 
 # HTML, notebooks
 
 
-def _html(path: Path) -> TitleAndText:
+def _html(path: Path) -> FileContent:
     raw = read_bytes(path)
-    return read_main_content(decoded(raw, declared_encoding(raw)))
+    encoding, not_utf8 = declared_encoding(raw), None
+    if encoding:
+        page = decoded(raw, encoding)
+    else:
+        page, not_utf8 = decoded_or_windows(raw)
+    return FileContent(*read_main_content(page), not_utf8=not_utf8)
 
 
 def _notebook(path: Path) -> TitleAndText:
