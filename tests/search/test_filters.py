@@ -100,6 +100,29 @@ def test_all_conditions_must_hold(index: Index) -> None:
     assert [hit.id for hit in index.search("sieve", where="stars>9")] == ["guides/b"]
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1.9", "1.10"], "text"),
+        (["1.1", "1.10", "2"], "text"),
+        (["1.10", "1.11", "2.50"], "number"),
+        (["4.7", "10.0", "0.25", "5"], "number"),
+        (["12.00", "3.5"], "number"),
+    ],
+)
+def test_numbers_are_versions_where_a_zero_tells_them_apart(
+    values: list[str], kind: str, tmp_path: Path
+) -> None:
+    documents = [Document(value, "sieve", fields={"version": value}) for value in values]
+    whole, grown = Index.build(documents, tmp_path / "whole"), Index.build([], tmp_path / "grown")
+    for document in documents:
+        grown.add([document])
+    for index in (whole, Index.open(grown.path)):
+        assert index.snapshot.field_types["version"] == kind
+        for value in values:
+            assert names(index.bm25().where(f"version={value}")) == [value]
+
+
 REFUSED = {
     "author>ada": ("compares, but the field 'author' is text", "text takes = and !="),
     "id<guides": ("compares, but the field 'id' is text", "numbers or dates"),

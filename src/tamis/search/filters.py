@@ -70,10 +70,12 @@ def pack_flags(flags: Flags) -> Included:
 def field_types(segments: Sequence[Columns]) -> dict[str, FieldType]:
     """The fields of all segments, and the type of each over all of them."""
     counts: dict[str, Counter[str]] = {}
+    decimals: dict[str, set[tuple[int, bool]]] = {}
     for columns in segments:
         for name, column in columns.items():
             counts.setdefault(name, Counter()).update(column.counts)
-    return {name: type_of_all(counts[name]) for name in sorted(counts)}
+            decimals.setdefault(name, set()).update(column.decimals)
+    return {name: type_of_all(counts[name], decimals[name]) for name in sorted(counts)}
 
 
 def check_field(condition: Condition, types: Mapping[str, FieldType]) -> FieldType:
