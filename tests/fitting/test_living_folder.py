@@ -101,7 +101,8 @@ def test_a_sieve_without_its_cache_brings_its_embeddings(
     with caplog.at_level("INFO"):
         tamis.fit("one.sieve", out="two.sieve", base=str(base), threads=1)
     assert documents_in(encoded) == set()
-    assert f"{len(PAIRS)} of {len(PAIRS)} embeddings were in two.sieve.embeddings" in caplog.text
+    found = f"{len(PAIRS)} of {len(PAIRS)} embeddings were in two.sieve.embeddings"
+    assert f"{found}, into which {len(PAIRS)} were copied from the index" in caplog.text
     encoded.clear()
     tamis.fit("two.sieve", out="three.sieve", base=str(base), threads=1)
     assert documents_in(encoded) == set() and not Path("three.sieve.embeddings").exists()

@@ -31,7 +31,7 @@ from tamis.types import Document
 
 LINK = "symbolic link"
 HIDDEN = (".", "~$")
-"""How the names of hidden files begin, and of those by which Word and PowerPoint lock a document."""
+"""How the names of hidden files begin, and of those by which Word locks a document."""
 PACKAGES = {".pdf": "pypdf", ".docx": "docx", ".pptx": "pptx"}
 """Which package reads the files of a suffix that are left out where it is not installed."""
 
