@@ -274,6 +274,42 @@ def test_pdf(tmp_path: Path) -> None:
     assert document == Document("a.pdf", "Sieves\nThey sort grain.\n\nPage two.", "The sieve")
 
 
+@pytest.mark.parametrize(
+    ("author", "written", "fields"),
+    [
+        ("Ada Byron", "D:20240517235900+01'00'", {"author": "Ada Byron", "date": "2024-05-17"}),
+        ("", "2024-05-17", {"date": "2024-05-17"}),
+        (" ", "D:20241399", {}),
+    ],
+)
+def test_properties_of_a_pdf(
+    author: str, written: str, fields: dict[str, str], tmp_path: Path
+) -> None:
+    writer = pypdf.PdfWriter(clone_from=pdf(tmp_path / "a.pdf", "Sieves"))
+    writer.add_metadata({"/Author": author, "/CreationDate": written})
+    with (tmp_path / "a.pdf").open("wb") as file:
+        writer.write(file)
+    assert read_text(tmp_path / "a.pdf").fields == fields
+
+
+@pytest.mark.parametrize(
+    ("head", "fields"),
+    [
+        (
+            '<META content="Ada &amp; Co" NAME=author><meta name="date" content="2023">'
+            "<meta property='article:published_time' content='2024-05-17T10:00:00Z' />",
+            {"author": "Ada & Co", "date": "2024-05-17"},
+        ),
+        ('<meta name="date" content="2024-05"><meta name="author">', {"date": "2024-05"}),
+        ('<meta name="date" content="May"><metal name="author" content="x">', {}),
+        ('<meta a="' * 9000, {}),
+        ("<meta " + "a" * 60_000 + ">", {}),
+    ],
+)
+def test_properties_of_a_page(head: str, fields: dict[str, str], tmp_path: Path) -> None:
+    assert read_text(write(tmp_path / "a.html", f"{head}<p>Sieves")).fields == fields
+
+
 def test_a_pdf_without_a_title(tmp_path: Path) -> None:
     assert title_and_text(pdf(tmp_path / "a.pdf", "Sieves\nThey sort."))[0] == "Sieves"
 

@@ -481,11 +481,11 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "did you mean author?" in capsys.readouterr().err
     assert run(["info", index, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fields"] == {
-        "author": "text, 4 documents",
-        "date": "date, 5 documents",
-        "stars": "number, 4 documents",
-        "tags": "text, 3 documents",
-        "year": "year, 2 documents",
+        "author": "text, 4 of 6 documents",
+        "date": "date, 5 of 6 documents",
+        "stars": "number, 4 of 6 documents",
+        "tags": "text, 3 of 6 documents",
+        "year": "year, 2 of 6 documents",
     }
 
 

@@ -25,10 +25,11 @@ from tamis.collection.file_content import (
     read_bytes,
 )
 from tamis.collection.front_matter import read_front_matter
-from tamis.collection.html_text import declared_encoding
+from tamis.collection.html_text import declared_encoding, page_fields
 from tamis.collection.main_content import read_main_content
 from tamis.collection.notebook import read_notebook
 from tamis.collection.office_files import read_docx, read_pptx
+from tamis.collection.properties import property_fields
 from tamis.errors import require
 
 LONGEST_MARKED_UP = 1000
@@ -153,7 +154,7 @@ def _html(path: Path) -> FileContent:
         page = decoded(raw, encoding)
     else:
         page, not_utf8 = decoded_or_windows(raw)
-    return FileContent(*read_main_content(page), not_utf8=not_utf8)
+    return FileContent(*read_main_content(page), page_fields(page), not_utf8=not_utf8)
 
 
 def _notebook(path: Path) -> TitleAndText:
@@ -164,9 +165,9 @@ def _notebook(path: Path) -> TitleAndText:
 # PDF
 
 
-def _pdf(path: Path) -> TitleAndText:
+def _pdf(path: Path) -> FileContent:
     if path.stat().st_size == 0:
-        return "", ""
+        return FileContent("", "")
     pypdf = require("pypdf")
     # What a broken file makes the library trip over, besides its own errors.
     broken = (
@@ -179,7 +180,7 @@ def _pdf(path: Path) -> TitleAndText:
     try:
         reader = pypdf.PdfReader(path)
         pages = [page.extract_text() for page in reader.pages]
-        title = _pdf_title(reader.metadata)
+        title, fields = _pdf_title(reader.metadata), _pdf_fields(reader.metadata)
     except broken as error:
         raise Unreadable(
             1, f"this PDF cannot be read: {error}", "open it elsewhere and save it again"
@@ -189,12 +190,18 @@ def _pdf(path: Path) -> TitleAndText:
     text = "\n\n".join(page for page in pages if page.strip())
     text = text.encode(errors="replace").decode()
     first = text.strip().partition("\n")[0]
-    return title or (first if len(first) <= LONGEST_TITLE else ""), text
+    return FileContent(title or (first if len(first) <= LONGEST_TITLE else ""), text, fields)
 
 
 def _pdf_title(metadata: Any) -> str:
     title = metadata.title if metadata is not None else None
     return title.encode(errors="replace").decode() if isinstance(title, str) else ""
+
+
+def _pdf_fields(metadata: Any) -> dict[str, str]:
+    if metadata is None:
+        return {}
+    return property_fields(metadata.author, metadata.creation_date_raw)
 
 
 KINDS: dict[str, Callable[[Path], FileContent | TitleAndText]] = {
