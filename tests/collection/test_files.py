@@ -17,6 +17,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from tamis.collection.base import Faults
 from tamis.collection.files import FileDocuments, open_files
 from tamis.collection.filetexts import read_text
+from tamis.collection.running_heads import without_running_heads
 from tamis.errors import InputError, LineError, MissingExtraError, install_command
 from tamis.types import Document
 
@@ -272,6 +273,34 @@ def test_pdf(tmp_path: Path) -> None:
     pdf(tmp_path / "a.pdf", "Sieves\nThey sort grain.", "Page two.", title="The sieve")
     [document] = documents_of(tmp_path)
     assert document == Document("a.pdf", "Sieves\nThey sort grain.\n\nPage two.", "The sieve")
+
+
+def test_running_heads_of_a_pdf_are_left_out(tmp_path: Path) -> None:
+    def pages(count: int) -> list[str]:
+        return [f"ACME Handbook\nSieve {'abcde'[n]}\nPage {n + 1} of 5" for n in range(count)]
+
+    [document] = documents_of(pdf(tmp_path / "a.pdf", *pages(5)))
+    assert (document.title, document.text) == (
+        "Sieve a",
+        "Sieve a\n\nSieve b\n\nSieve c\n\nSieve d\n\nSieve e",
+    )
+    assert title_and_text(pdf(tmp_path / "b.pdf", *pages(2)))[1] == "\n\n".join(pages(2))
+
+
+PAGES = {
+    "most": (["H\na", "b\n1", "H\nc", "H\nd\n3", "H"], ["a", "b\n1", "c", "d\n3", "H"]),
+    "half": (["H\na", "H\nb", "H\nc", "d", "e", "f"], None),
+    "inside": (["a\nb\nc\nH\nd\ne\nf", "g\nh\ni\nH\nj\nk\nl", "m\nn\no\nH\np\nq\nr"], None),
+    "same pages": (["H\n1", "H\n2", "H\n3"], None),
+    "a table": (["1.5 2\na", "1.6 2\nb", "1.7 3\nc"], None),
+    "page numbers": (["a\n- 1 -", "b\n- 2 -", "", "c\n- 4 -"], ["a", "b", "", "c"]),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_which_lines_are_running_heads(name: str) -> None:
+    pages, expected = PAGES[name]
+    assert without_running_heads(pages) == (expected or pages)
 
 
 @pytest.mark.parametrize(

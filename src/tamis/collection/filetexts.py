@@ -30,6 +30,7 @@ from tamis.collection.main_content import read_main_content
 from tamis.collection.notebook import read_notebook
 from tamis.collection.office_files import read_docx, read_pptx
 from tamis.collection.properties import property_fields
+from tamis.collection.running_heads import without_running_heads
 from tamis.errors import require
 
 LONGEST_MARKED_UP = 1000
@@ -187,6 +188,7 @@ def _pdf(path: Path) -> FileContent:
         ) from None
     finally:
         logger.disabled = was_disabled
+    pages = without_running_heads(pages)
     text = "\n\n".join(page for page in pages if page.strip())
     text = text.encode(errors="replace").decode()
     first = text.strip().partition("\n")[0]
