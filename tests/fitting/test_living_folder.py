@@ -179,6 +179,18 @@ def test_a_sieve_follows_its_folder(
     assert "changed" in capsys.readouterr().out
 
 
+def test_a_new_fit_is_due_from_a_fifth_of_changed_documents_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tamis.fit({f"d{n}": f"sieve number{n}" for n in range(100)}, out="my.sieve", base=None)
+    Path("old.txt").write_text("".join(f"d{n}\n" for n in range(19)))
+    assert tamis_command(["update", "my.sieve", "--delete-from", "old.txt"]) == 0
+    assert "fit again" not in capsys.readouterr().err
+    assert tamis_command(["update", "my.sieve", "--delete", "d19"]) == 0
+    assert "20% of the documents have changed" in capsys.readouterr().err
+
+
 def test_additions_and_deletions_by_hand(
     docs: Path, base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
