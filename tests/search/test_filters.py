@@ -489,6 +489,24 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "where", "reason"),
+    [
+        ("sieve", "author=Ada|Carl", "no document matches --where; there is 'ada'"),
+        ("sieve", "stars>99", "no document matches --where"),
+        ("zebra", "author=ada", "no document among 2 documents that --where admits has one of its"),
+        ("the", "author=ada", "it has no terms to search for"),
+        ("zebra", "", "no document has one of its terms"),
+    ],
+)
+def test_why_nothing_is_found(
+    words: str, where: str, reason: str, index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    condition = ["--where", where] if where else []
+    assert run(["search", str(index.path), words, *condition]) == 0
+    assert f"nothing found: {reason}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("where", [{"author": "ada"}, [("author", "ada")], 3])
 def test_what_is_no_condition_is_refused(where: Any) -> None:
     with pytest.raises(InputError, match="is no condition"):

@@ -82,7 +82,7 @@ def show_sieve_hits(sieve: Sieve, words: str, top: int, where: Sequence[str], js
     calibration = sieve.calibration if is_tested else None
     threshold = None if calibration is None else calibration.threshold
     hits = sieve.hits(run)["words"]
-    show_hits(hits, words, sieve.index.analyzer, json, threshold=threshold, filtered=bool(where))
+    show_hits(hits, words, sieve.index, json, threshold=threshold, where=where)
 
 
 def model_backends(spec: object) -> set[str]:
