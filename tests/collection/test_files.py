@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import logging
 import os
 import sys
 from collections import Counter
@@ -407,11 +408,14 @@ def test_a_scan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [20, 200, 400])
-def test_a_pdf_cut_short(tmp_path: Path, cut: int) -> None:
+def test_a_pdf_cut_short(tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture) -> None:
     path = pdf(tmp_path / "a.pdf", "Sieves")
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(LineError):
         list(documents_of(tmp_path))
+    assert not caplog.messages, "the error says it"
+    logging.getLogger("pypdf._reader").warning("heard again")
+    assert caplog.messages == ["heard again"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux only")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -175,24 +176,34 @@ def _pdf(path: Path) -> FileContent:
         pypdf.errors.PyPdfError,
         *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError),
     )
-    logger = logging.getLogger("pypdf")
-    was_disabled = logger.disabled
-    logger.disabled = True  # what it would say on stderr is in the error below
     try:
-        reader = pypdf.PdfReader(path)
-        pages = [page.extract_text() for page in reader.pages]
-        title, fields = _pdf_title(reader.metadata), _pdf_fields(reader.metadata)
+        with _silent("pypdf"):  # what it would say on stderr is in the error below
+            reader = pypdf.PdfReader(path)
+            pages = [page.extract_text() for page in reader.pages]
+            title, fields = _pdf_title(reader.metadata), _pdf_fields(reader.metadata)
     except broken as error:
         raise Unreadable(
             1, f"this PDF cannot be read: {error}", "open it elsewhere and save it again"
         ) from None
-    finally:
-        logger.disabled = was_disabled
     pages = without_running_heads(pages)
     text = "\n\n".join(page for page in pages if page.strip())
     text = text.encode(errors="replace").decode()
     first = text.strip().partition("\n")[0]
     return FileContent(title or (first if len(first) <= LONGEST_TITLE else ""), text, fields)
+
+
+@contextmanager
+def _silent(library: str) -> Iterator[None]:
+    """Keep what the loggers of a library say from the handlers of others, and from stderr."""
+    logger, nowhere = logging.getLogger(library), logging.NullHandler()
+    propagated = logger.propagate
+    logger.propagate = False
+    logger.addHandler(nowhere)
+    try:
+        yield
+    finally:
+        logger.propagate = propagated
+        logger.removeHandler(nowhere)
 
 
 def _pdf_title(metadata: Any) -> str:
