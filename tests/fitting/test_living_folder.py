@@ -179,6 +179,24 @@ def test_a_sieve_follows_its_folder(
     assert "changed" in capsys.readouterr().out
 
 
+def test_a_fit_without_the_judgements_of_the_last_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = {f"d{n}": f"sieve number{n}" for n in range(20)}
+    judged: dict[str, Any] = {
+        "queries": {"a": "number1", "b": "number2"},
+        "qrels": {"a": {"d1": 1}, "b": {"d2": 1}},
+    }
+    first = tamis.fit(texts, out="my.sieve", base=None, **judged)
+    tamis.fit(first, out="my.sieve", base=None, force=True, **judged)
+    assert "was fitted on" not in caplog.text
+    for warnings in (1, 0):  # the second fit without judgements has nothing to miss
+        caplog.clear()
+        tamis.fit("my.sieve", out="my.sieve", base=None, force=True)
+        assert caplog.text.count("my.sieve was fitted on 2 judged queries, which") == warnings
+
+
 def test_a_new_fit_is_due_from_a_fifth_of_changed_documents_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
