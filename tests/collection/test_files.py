@@ -87,7 +87,7 @@ def test_a_folder_is_read_by_path(tmp_path: Path) -> None:
     assert [document.id for document in documents] == ["a.rst", "a/deep/y.HTML", "a/z.md", "b.txt"]
     assert list(documents) == list(documents)
     assert documents.faults.left_out == Counter({".jpg": 2, ".xlsx": 1, "without a suffix": 1})
-    assert list(documents)[2] == Document("a/z.md", "# Zeta\n\ntext", "Zeta")
+    assert list(documents)[2] == Document("a/z.md", "Zeta\n\ntext", "Zeta")
 
 
 def test_links(tmp_path: Path) -> None:
@@ -164,7 +164,25 @@ def test_titles_of_plain_text(tmp_path: Path, content: str, title: str) -> None:
     ],
 )
 def test_titles_of_markdown(tmp_path: Path, content: str, title: str) -> None:
-    assert title_and_text(write(tmp_path / "a.md", content)) == (title, content)
+    assert title_and_text(write(tmp_path / "a.md", content))[0] == title
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("# Sieves\n\nThey *sort*.\n## Drums ##\n", "Sieves\n\nThey *sort*.\nDrums\n"),
+        ("[Back](../i.md) ![chart](c.png)", "Back chart"),
+        (
+            "[![badge](b.svg)](https://x.org/a_(b) 'c') [ref][1] a[0] f(x)",
+            "badge [ref][1] a[0] f(x)",
+        ),
+        ("see `[x](y)` and `a[i](b)`, [`open`](o.md)", "see `[x](y)` and `a[i](b)`, `open`"),
+        ("```py\n# note\na[i](b)\n```\n# C# [d](e)", "```py\n# note\na[i](b)\n```\nC# d"),
+        ("code:\n\n    # note\n\ta[i](b)\n#hashtag", "code:\n\n    # note\n\ta[i](b)\n#hashtag"),
+    ],
+)
+def test_signs_of_markdown_are_left_out(tmp_path: Path, content: str, text: str) -> None:
+    assert title_and_text(write(tmp_path / "a.md", content))[1] == text
 
 
 @pytest.mark.parametrize(
@@ -183,7 +201,7 @@ def test_titles_of_markdown(tmp_path: Path, content: str, title: str) -> None:
 )
 def test_front_matter(tmp_path: Path, front: str, title: str) -> None:
     path = write(tmp_path / "a.md", f"---\n{front}---\n# Heading\ntext")
-    assert title_and_text(path) == (title, "# Heading\ntext")
+    assert title_and_text(path) == (title, "Heading\ntext")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def show_hits(
     for hit in hits:
         value = f"{hit.raw_score:.4f}" if raw_scores else f"{hit.score:.2f}"
         score = _percent(hit.score) if hit.calibrated else value
-        show(_heading(hit, score), *_fields(hit), _body(hit.passage, terms, analyzer), "")
+        show(_heading(hit, score), *_fields(hit), _body(_untitled(hit), terms, analyzer), "")
 
 
 def _why_nothing(index: Index, terms: Sequence[str], where: Sequence[str]) -> str:
@@ -111,6 +111,12 @@ def _fields(hit: Hit) -> list[RenderableType]:
     if not facts:
         return []
     return [Padding(Text(visible(" · ".join(facts)), style="dim"), (0, 0, 0, 4), expand=False)]
+
+
+def _untitled(hit: Hit) -> str:
+    """The passage without a first line that is the title, which stands above it."""
+    first, _, more = hit.passage.partition("\n")
+    return more.lstrip() or hit.passage if hit.title and first.strip() == hit.title else hit.passage
 
 
 def _short(value: str) -> str:

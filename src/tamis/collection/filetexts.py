@@ -1,8 +1,8 @@
 """Title, text and fields of one file, by its suffix.
 
 A heading that gives the title stays in the text, so that nothing of the file is lost; only what
-a browser or a reader would not show (mark-up, scripts, front matter) is left out, and the
-boilerplate of HTML pages.
+a browser or a reader would not show (mark-up, scripts, front matter) is left out, and what repeats
+on every page: the boilerplate of HTML, running heads of a PDF.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]++(.*)")
 _SETEXT = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
 _NOT_A_PARAGRAPH = re.compile(r"[ \t]*$| {4}|\t| {0,3}(?:[-*+>|]|\d+[.)])(?:\s|$)")
+_INDENTED = re.compile(r" {4}|\t")
+_LINK = re.compile(r"`[^`\n]*+`|!?\[([^\[\]\n]*+)\]\((?:[^()\n]++|\([^()\n]*+\))*+\)")
 _MARKUP = [
     (re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])"), r"\1"),
     (re.compile(r"`+([^`]*)`+"), r"\1"),
@@ -85,7 +87,31 @@ def _markdown(path: Path) -> FileContent:
     matter = read_front_matter(text)
     text = text[matter.end :]
     title = matter.title or _markdown_title(text)
-    return FileContent(title, text, matter.fields or {}, matter.problem, not_utf8)
+    return FileContent(title, _without_signs(text), matter.fields or {}, matter.problem, not_utf8)
+
+
+def _without_signs(text: str) -> str:
+    """Markdown as it is read: headings, links and images by their words, code as it is."""
+    lines, fence = text.split("\n"), ""
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence):
+                fence = ""
+        elif mark:
+            fence = mark[1]
+        elif not _INDENTED.match(line):
+            heading = _HEADING.match(line)
+            words = _without_closing_marks(heading[1]) if heading else line
+            for _ in range(2):  # an image may stand in a link
+                words = _LINK.sub(_link_words, words)
+            lines[number] = words
+    return "\n".join(lines)
+
+
+def _link_words(link: re.Match[str]) -> str:
+    """The words of a link or an image; code between backticks stays."""
+    return link[0] if link[1] is None else link[1]
 
 
 def _markdown_title(text: str) -> str:
