@@ -46,7 +46,7 @@ def test_compiling_is_logged_when_it_begins_and_in_total(caplog: pytest.LogCaptu
         compile_one(log, enter)
         log.log_total()
     first, total = caplog.messages
-    assert first == "compiling kernels for this processor, once per installation"
+    assert first == "compiling kernels, which are kept for later: their first use on this processor"
     assert total.startswith("compiled 2 kernels in ")
     assert log.seconds >= 0
 

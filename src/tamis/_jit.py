@@ -85,7 +85,9 @@ class CompilationLog(event.Listener):
                 return
             if self.kernels == 0 and not self._logged:
                 self._logged = now
-                _log.info("compiling kernels for this processor, once per installation")
+                _log.info(
+                    "compiling kernels, which are kept for later: their first use on this processor"
+                )
             elif now - self._logged > SECONDS_BETWEEN_MESSAGES:
                 self._logged = now
                 seconds = self.seconds + now - self._began

@@ -217,11 +217,11 @@ CODE = "import sys, typer; from tamis.cli.judge import judge; typer.run(judge)"
 
 
 class Terminal:
-    """The verb in a terminal of 80 columns and 24 rows, as a person has it."""
+    """The verb in a terminal of 24 rows, as a person has it."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, columns: int = 80) -> None:
         self.ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (24, 80))
+        termios.tcsetwinsize(theirs, (24, columns))
         self.before = termios.tcgetattr(theirs)
         self.job = subprocess.Popen(
             [sys.executable, "-c", CODE, *arguments],
@@ -315,6 +315,20 @@ def test_killed_it_goes_on_where_it_was(terminal: Terminal, index: Path, judge: 
     said = judge(index, "log.txt", lines="nnn")
     assert "has 1 judgement: extended" in said.words
     assert sorted(g for grades in pairs().values() for g in grades.values()) == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_where_one_is_stays_on_the_screen(columns: int, index: Path) -> None:
+    Path("one.txt").write_text("line 30 of fish\n")
+    terminal = Terminal(str(index), "one.txt", "--depth", "1", columns=columns)
+    try:
+        terminal.wait_for("uit")
+        terminal.press(b"m", "page 1 of")
+        screen = terminal.press(b"x", "unknown key").rpartition("\x1b[2J")[2]
+        assert "query 1 of 1" in screen and "best passage" not in screen
+        assert len(screen.strip().split("\n")) == 23, "the cursor stands in the last row"
+    finally:
+        terminal.close()
 
 
 def test_a_text_longer_than_the_screen_comes_in_pages(index: Path) -> None:

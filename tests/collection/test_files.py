@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import logging
 import os
 import sys
 from collections import Counter
@@ -17,6 +18,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from tamis.collection.base import Faults
 from tamis.collection.files import FileDocuments, open_files
 from tamis.collection.filetexts import read_text
+from tamis.collection.running_heads import without_running_heads
 from tamis.errors import InputError, LineError, MissingExtraError, install_command
 from tamis.types import Document
 
@@ -80,11 +82,12 @@ def test_a_folder_is_read_by_path(tmp_path: Path) -> None:
     write(tmp_path / "Makefile", "x")
     write(tmp_path / ".hidden.txt", "no")
     write(tmp_path / ".git" / "readme.txt", "no")
+    write(tmp_path / "~$letter.docx", "\x05Ada")
     documents = documents_of(tmp_path)
     assert [document.id for document in documents] == ["a.rst", "a/deep/y.HTML", "a/z.md", "b.txt"]
     assert list(documents) == list(documents)
     assert documents.faults.left_out == Counter({".jpg": 2, ".xlsx": 1, "without a suffix": 1})
-    assert list(documents)[2] == Document("a/z.md", "# Zeta\n\ntext", "Zeta")
+    assert list(documents)[2] == Document("a/z.md", "Zeta\n\ntext", "Zeta")
 
 
 def test_links(tmp_path: Path) -> None:
@@ -161,7 +164,25 @@ def test_titles_of_plain_text(tmp_path: Path, content: str, title: str) -> None:
     ],
 )
 def test_titles_of_markdown(tmp_path: Path, content: str, title: str) -> None:
-    assert title_and_text(write(tmp_path / "a.md", content)) == (title, content)
+    assert title_and_text(write(tmp_path / "a.md", content))[0] == title
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("# Sieves\n\nThey *sort*.\n## Drums ##\n", "Sieves\n\nThey *sort*.\nDrums\n"),
+        ("[Back](../i.md) ![chart](c.png)", "Back chart"),
+        (
+            "[![badge](b.svg)](https://x.org/a_(b) 'c') [ref][1] a[0] f(x)",
+            "badge [ref][1] a[0] f(x)",
+        ),
+        ("see `[x](y)` and `a[i](b)`, [`open`](o.md)", "see `[x](y)` and `a[i](b)`, `open`"),
+        ("```py\n# note\na[i](b)\n```\n# C# [d](e)", "```py\n# note\na[i](b)\n```\nC# d"),
+        ("code:\n\n    # note\n\ta[i](b)\n#hashtag", "code:\n\n    # note\n\ta[i](b)\n#hashtag"),
+    ],
+)
+def test_signs_of_markdown_are_left_out(tmp_path: Path, content: str, text: str) -> None:
+    assert title_and_text(write(tmp_path / "a.md", content))[1] == text
 
 
 @pytest.mark.parametrize(
@@ -180,7 +201,7 @@ def test_titles_of_markdown(tmp_path: Path, content: str, title: str) -> None:
 )
 def test_front_matter(tmp_path: Path, front: str, title: str) -> None:
     path = write(tmp_path / "a.md", f"---\n{front}---\n# Heading\ntext")
-    assert title_and_text(path) == (title, "# Heading\ntext")
+    assert title_and_text(path) == (title, "Heading\ntext")
 
 
 @pytest.mark.parametrize(
@@ -251,6 +272,18 @@ def test_encodings_a_page_declares(tmp_path: Path, head: str, encoding: str) -> 
     )
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.rst", "a.html"])
+def test_windows_1252(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, "old sieves\n“Körner” for 3 €".encode("cp1252"))
+    write(tmp_path / "b.txt", "Körner")
+    documents = documents_of(tmp_path)
+    for _ in range(2):
+        assert "“Körner” for 3 €" in next(iter(documents)).text
+        assert len(list(documents)) == 2
+    note = f"1 file read as Windows-1252, first: {path}:2: byte 0x93 is not UTF-8"
+    assert documents.faults.notes() == [note]
+
+
 def test_line_ends(tmp_path: Path) -> None:
     assert title_and_text(write(tmp_path / "a.txt", "a\r\n\r\nb\rc")) == ("a", "a\n\nb\nc")
 
@@ -259,6 +292,70 @@ def test_pdf(tmp_path: Path) -> None:
     pdf(tmp_path / "a.pdf", "Sieves\nThey sort grain.", "Page two.", title="The sieve")
     [document] = documents_of(tmp_path)
     assert document == Document("a.pdf", "Sieves\nThey sort grain.\n\nPage two.", "The sieve")
+
+
+def test_running_heads_of_a_pdf_are_left_out(tmp_path: Path) -> None:
+    def pages(count: int) -> list[str]:
+        return [f"ACME Handbook\nSieve {'abcde'[n]}\nPage {n + 1} of 5" for n in range(count)]
+
+    [document] = documents_of(pdf(tmp_path / "a.pdf", *pages(5)))
+    assert (document.title, document.text) == (
+        "Sieve a",
+        "Sieve a\n\nSieve b\n\nSieve c\n\nSieve d\n\nSieve e",
+    )
+    assert title_and_text(pdf(tmp_path / "b.pdf", *pages(2)))[1] == "\n\n".join(pages(2))
+
+
+PAGES = {
+    "most": (["H\na", "b\n1", "H\nc", "H\nd\n3", "H"], ["a", "b\n1", "c", "d\n3", "H"]),
+    "half": (["H\na", "H\nb", "H\nc", "d", "e", "f"], None),
+    "inside": (["a\nb\nc\nH\nd\ne\nf", "g\nh\ni\nH\nj\nk\nl", "m\nn\no\nH\np\nq\nr"], None),
+    "same pages": (["H\n1", "H\n2", "H\n3"], None),
+    "a table": (["1.5 2\na", "1.6 2\nb", "1.7 3\nc"], None),
+    "page numbers": (["a\n- 1 -", "b\n- 2 -", "", "c\n- 4 -"], ["a", "b", "", "c"]),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_which_lines_are_running_heads(name: str) -> None:
+    pages, expected = PAGES[name]
+    assert without_running_heads(pages) == (expected or pages)
+
+
+@pytest.mark.parametrize(
+    ("author", "written", "fields"),
+    [
+        ("Ada Byron", "D:20240517235900+01'00'", {"author": "Ada Byron", "date": "2024-05-17"}),
+        ("", "2024-05-17", {"date": "2024-05-17"}),
+        (" ", "D:20241399", {}),
+    ],
+)
+def test_properties_of_a_pdf(
+    author: str, written: str, fields: dict[str, str], tmp_path: Path
+) -> None:
+    writer = pypdf.PdfWriter(clone_from=pdf(tmp_path / "a.pdf", "Sieves"))
+    writer.add_metadata({"/Author": author, "/CreationDate": written})
+    with (tmp_path / "a.pdf").open("wb") as file:
+        writer.write(file)
+    assert read_text(tmp_path / "a.pdf").fields == fields
+
+
+@pytest.mark.parametrize(
+    ("head", "fields"),
+    [
+        (
+            '<META content="Ada &amp; Co" NAME=author><meta name="date" content="2023">'
+            "<meta property='article:published_time' content='2024-05-17T10:00:00Z' />",
+            {"author": "Ada & Co", "date": "2024-05-17"},
+        ),
+        ('<meta name="date" content="2024-05"><meta name="author">', {"date": "2024-05"}),
+        ('<meta name="date" content="May"><metal name="author" content="x">', {}),
+        ('<meta a="' * 9000, {}),
+        ("<meta " + "a" * 60_000 + ">", {}),
+    ],
+)
+def test_properties_of_a_page(head: str, fields: dict[str, str], tmp_path: Path) -> None:
+    assert read_text(write(tmp_path / "a.html", f"{head}<p>Sieves")).fields == fields
 
 
 def test_a_pdf_without_a_title(tmp_path: Path) -> None:
@@ -271,8 +368,10 @@ def test_a_pdf_without_a_title(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "line", "problem"),
     [
-        ("a.txt", b"one\ntwo\nK\xf6rner", 3, "byte 0xf6 is not UTF-8"),
-        ("a.html", b"<p>K\xf6rner", 1, "byte 0xf6 is not UTF-8"),
+        ("a.txt", "one\nSöhne\n".encode() + b"K\xf6rner", 3, "byte 0xf6 is not UTF-8"),
+        ("a.txt", b"one\ntwo\nK\xf6rner \x81", 3, "byte 0xf6 is not UTF-8"),
+        ("a.txt", b"\xef\xbb\xbfK\xf6rner", 1, "byte 0xf6 is not UTF-8"),
+        ("a.html", b"<meta charset=utf-8><p>K\xf6rner", 1, "byte 0xf6 is not UTF-8"),
         ("a.html", b"\n<meta charset=martian>", 2, "unknown encoding 'martian'"),
         ("a.txt", b"one\n\0\0", 2, "a zero byte"),
         ("a.pdf", b"not a PDF", 1, "this PDF cannot be read"),
@@ -287,7 +386,7 @@ def test_faults(tmp_path: Path, name: str, content: bytes, line: int, problem: s
 
 
 def test_faults_can_be_skipped(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"K\xf6rner")
+    (tmp_path / "a.txt").write_bytes(b"one\0")
     write(tmp_path / "b.txt", "good")
     with pytest.raises(LineError) as caught:
         list(documents_of(tmp_path))
@@ -327,11 +426,14 @@ def test_a_scan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [20, 200, 400])
-def test_a_pdf_cut_short(tmp_path: Path, cut: int) -> None:
+def test_a_pdf_cut_short(tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture) -> None:
     path = pdf(tmp_path / "a.pdf", "Sieves")
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(LineError):
         list(documents_of(tmp_path))
+    assert not caplog.messages, "the error says it"
+    logging.getLogger("pypdf._reader").warning("heard again")
+    assert caplog.messages == ["heard again"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux only")

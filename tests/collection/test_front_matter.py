@@ -118,7 +118,7 @@ def test_broken_toml(block: str, line: int) -> None:
 def test_fields_reach_the_documents(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("---\ntitle: Sieves\ntags: [a, b]\n---\n# Drum\n")
     [document] = open_files(tmp_path, Faults()).documents
-    assert document == Document("a.md", "# Drum\n", "Sieves", {"tags": '["a","b"]'})
+    assert document == Document("a.md", "Drum\n", "Sieves", {"tags": '["a","b"]'})
 
 
 @pytest.mark.parametrize("value", ["[broken", "{a: 1", "*name", "|"])

@@ -8,6 +8,7 @@ import io
 import json
 import zipfile
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -169,6 +170,31 @@ def test_epub(tmp_path: Path) -> None:
         "The sieve",
         "One\nThey sort grain.\n\nTwo",
     )
+
+
+# Properties
+
+
+def test_author_and_date_are_fields(tmp_path: Path) -> None:
+    created = datetime(2024, 5, 17, 23, 59)
+    for kind, write in {"docx": docx, "pptx": pptx}.items():
+        path = write(tmp_path / f"a.{kind}")
+        opened = (docx_package if kind == "docx" else pptx_package)(path)
+        opened.core_properties.author, opened.core_properties.created = "Ada Byron", created
+        opened.save(str(path))
+    dated = "<dc:creator>Ada Byron</dc:creator><dc:date>2024-05-17T23:59:00Z</dc:date></metadata>"
+    epub(tmp_path / "a.epub", package=PACKAGE.replace("</metadata>", dated))
+    for kind in ("docx", "pptx", "epub"):
+        fields = read_text(tmp_path / f"a.{kind}").fields
+        assert fields == {"author": "Ada Byron", "date": "2024-05-17"}, kind
+
+
+def docx_package(path: Path) -> Any:
+    return pytest.importorskip("docx").Document(str(path))
+
+
+def pptx_package(path: Path) -> Any:
+    return pytest.importorskip("pptx").Presentation(str(path))
 
 
 # Single files
@@ -336,7 +362,7 @@ def test_without_the_extra_files_are_left_out(
     assert faults.left_out == Counter({".docx": 2, ".pptx": 1})
     assert faults.notes() == [
         "3 files of other kinds left out: 2 .docx, 1 .pptx",
-        "pip install 'tamis[office]' reads .docx and .pptx files",
+        ".docx and .pptx files are left out; pip install 'tamis[office]'",
     ]
 
 

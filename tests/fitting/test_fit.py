@@ -1303,19 +1303,29 @@ def test_the_command_line(
     assert code == (0 if chosen else 1)
 
 
-NO_TORCH = """
+SEARCH_IN_PYTHON = """
 import sys
 from tamis import load_sieve
 assert load_sieve(sys.argv[1]).search("drum")
+"""
+SEARCH_ON_COMMAND_LINE = """
+import sys
+from tamis.cli.app import run
+assert run(["search", sys.argv[1], "drum"]) == 0
+"""
+NO_TORCH = """
 assert "torch" not in sys.modules and "transformers" not in sys.modules
 """
 
 
-def test_a_sieve_is_searched_in_onnx_runtime_without_torch(whole: tuple[Path, Sieve]) -> None:
+@pytest.mark.parametrize("search", [SEARCH_IN_PYTHON, SEARCH_ON_COMMAND_LINE])
+def test_a_sieve_is_searched_in_onnx_runtime_without_torch(
+    search: str, whole: tuple[Path, Sieve]
+) -> None:
     _, sieve = whole
     specs = json.dumps(sieve.manifest["pipeline"])
     assert '"backend": "onnx"' in specs and '"backend": "fast"' not in specs
-    subprocess.run([sys.executable, "-c", NO_TORCH, str(sieve.path)], check=True)
+    subprocess.run([sys.executable, "-c", search + NO_TORCH, str(sieve.path)], check=True)
 
 
 def test_an_export_that_differs_from_torch_is_not_used(

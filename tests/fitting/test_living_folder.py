@@ -61,7 +61,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def documents_in(texts: list[str]) -> set[str]:
     """Those encoded with their titles; the pace is measured on texts alone."""
-    return {text for text in texts if " # " in text}
+    return {text for text in texts if "\n" in text and len(text.split("\n")[0].split()) == 2}
 
 
 def test_the_next_fit_encodes_nothing_again(docs: Path, base: Path, encoded: list[str]) -> None:
@@ -101,7 +101,8 @@ def test_a_sieve_without_its_cache_brings_its_embeddings(
     with caplog.at_level("INFO"):
         tamis.fit("one.sieve", out="two.sieve", base=str(base), threads=1)
     assert documents_in(encoded) == set()
-    assert f"{len(PAIRS)} of {len(PAIRS)} embeddings were in two.sieve.embeddings" in caplog.text
+    found = f"{len(PAIRS)} of {len(PAIRS)} embeddings were in two.sieve.embeddings"
+    assert f"{found}, into which {len(PAIRS)} were copied from the index" in caplog.text
     encoded.clear()
     tamis.fit("two.sieve", out="three.sieve", base=str(base), threads=1)
     assert documents_in(encoded) == set() and not Path("three.sieve.embeddings").exists()
@@ -154,8 +155,8 @@ def test_a_sieve_follows_its_folder(
     said = capsys.readouterr().err
     assert "added 1, replaced 1, deleted 1, unchanged 40" in said and "fit again" not in said
     changed = {
-        "sieve # sieve\n\na sieve the colander",
-        "strainer # strainer\n\na strainer the pasta",
+        "sieve sieve\n\na sieve the colander",
+        "strainer strainer\n\na strainer the pasta",
     }
     assert documents_in(encoded) == changed
     hits = {hit.id for hit in opened.search("strainer for pasta", top=50)}
@@ -176,6 +177,36 @@ def test_a_sieve_follows_its_folder(
     assert "31% of the documents have changed" in capsys.readouterr().err
     assert tamis_command(["info", "my.sieve"]) == 0
     assert "changed" in capsys.readouterr().out
+
+
+def test_a_fit_without_the_judgements_of_the_last_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = {f"d{n}": f"sieve number{n}" for n in range(20)}
+    judged: dict[str, Any] = {
+        "queries": {"a": "number1", "b": "number2"},
+        "qrels": {"a": {"d1": 1}, "b": {"d2": 1}},
+    }
+    first = tamis.fit(texts, out="my.sieve", base=None, **judged)
+    tamis.fit(first, out="my.sieve", base=None, force=True, **judged)
+    assert "was fitted on" not in caplog.text
+    for warnings in (1, 0):  # the second fit without judgements has nothing to miss
+        caplog.clear()
+        tamis.fit("my.sieve", out="my.sieve", base=None, force=True)
+        assert caplog.text.count("my.sieve was fitted on 2 judged queries, which") == warnings
+
+
+def test_a_new_fit_is_due_from_a_fifth_of_changed_documents_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tamis.fit({f"d{n}": f"sieve number{n}" for n in range(100)}, out="my.sieve", base=None)
+    Path("old.txt").write_text("".join(f"d{n}\n" for n in range(19)))
+    assert tamis_command(["update", "my.sieve", "--delete-from", "old.txt"]) == 0
+    assert "fit again" not in capsys.readouterr().err
+    assert tamis_command(["update", "my.sieve", "--delete", "d19"]) == 0
+    assert "20% of the documents have changed" in capsys.readouterr().err
 
 
 def test_additions_and_deletions_by_hand(

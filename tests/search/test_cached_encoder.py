@@ -100,6 +100,37 @@ def test_what_is_damaged_is_encoded_again(
         assert cached.known(texts(10)).all()
 
 
+def test_what_is_damaged_is_taken_from_the_index(tmp_path: Path) -> None:
+    folder, encoder = tmp_path / "cache", Letters()
+    with open_cached_encoder(encoder, folder) as cached:
+        rows, truncated = cached.encode_with_truncation(texts(10))
+    assert cached.in_words() == f"0 of 10 embeddings were in {folder}"
+    [shard] = shards(folder)
+    raw = bytearray((shard / "float32.bin").read_bytes())
+    raw[len(raw) // 2] ^= 1
+    (shard / "float32.bin").write_bytes(raw)
+    with open_cached_encoder(encoder, folder) as cached:
+        probed = encoder.encoded
+        for _ in range(2):
+            cached.add(texts(10), rows, truncated)
+            cached.flush()
+        assert np.array_equal(cached.encode(texts(10)), rows)
+    assert encoder.encoded == probed
+    copied = f"10 of 10 embeddings were in {folder}, into which 10 were copied from the index"
+    assert cached.in_words() == copied
+
+
+def test_a_bound_below_one_shard_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "cache"
+    with open_cached_encoder(Letters(), folder, max_bytes=1000) as cached:
+        for start in (0, 100):
+            cached.encode(texts(100, start))
+            cached.flush()
+    [message] = caplog.messages
+    assert message.startswith(f"no embeddings are kept in {folder}: at most 1,000 bytes may be")
+    assert not shards(folder)
+
+
 def test_it_stays_within_its_size_and_what_was_used_last_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,29 @@ def test_all_conditions_must_hold(index: Index) -> None:
     assert [hit.id for hit in index.search("sieve", where="stars>9")] == ["guides/b"]
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1.9", "1.10"], "text"),
+        (["1.1", "1.10", "2"], "text"),
+        (["1.10", "1.11", "2.50"], "number"),
+        (["4.7", "10.0", "0.25", "5"], "number"),
+        (["12.00", "3.5"], "number"),
+    ],
+)
+def test_numbers_are_versions_where_a_zero_tells_them_apart(
+    values: list[str], kind: str, tmp_path: Path
+) -> None:
+    documents = [Document(value, "sieve", fields={"version": value}) for value in values]
+    whole, grown = Index.build(documents, tmp_path / "whole"), Index.build([], tmp_path / "grown")
+    for document in documents:
+        grown.add([document])
+    for index in (whole, Index.open(grown.path)):
+        assert index.snapshot.field_types["version"] == kind
+        for value in values:
+            assert names(index.bm25().where(f"version={value}")) == [value]
+
+
 REFUSED = {
     "author>ada": ("compares, but the field 'author' is text", "text takes = and !="),
     "id<guides": ("compares, but the field 'id' is text", "numbers or dates"),
@@ -458,12 +481,30 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "did you mean author?" in capsys.readouterr().err
     assert run(["info", index, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fields"] == {
-        "author": "text, 4 documents",
-        "date": "date, 5 documents",
-        "stars": "number, 4 documents",
-        "tags": "text, 3 documents",
-        "year": "year, 2 documents",
+        "author": "text, 4 of 6 documents",
+        "date": "date, 5 of 6 documents",
+        "stars": "number, 4 of 6 documents",
+        "tags": "text, 3 of 6 documents",
+        "year": "year, 2 of 6 documents",
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "reason"),
+    [
+        ("sieve", "author=Ada|Carl", "no document matches --where; there is 'ada'"),
+        ("sieve", "stars>99", "no document matches --where"),
+        ("zebra", "author=ada", "no document among 2 documents that --where admits has one of its"),
+        ("the", "author=ada", "it has no terms to search for"),
+        ("zebra", "", "no document has one of its terms"),
+    ],
+)
+def test_why_nothing_is_found(
+    words: str, where: str, reason: str, index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    condition = ["--where", where] if where else []
+    assert run(["search", str(index.path), words, *condition]) == 0
+    assert f"nothing found: {reason}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("where", [{"author": "ada"}, [("author", "ada")], 3])

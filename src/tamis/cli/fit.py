@@ -199,7 +199,8 @@ def show_sieve(sieve: Sieve, *, verbose: bool = False) -> None:
     if not result.verified:
         judge = shlex.join(["tamis", "judge", path, *([] if sieve.queries else ["queries.txt"])])
         write = "" if sieve.queries else "write queries into queries.txt, one per line, and "
-        count = f"{result.more_judged_queries_needed} more" if result.provisional else "about 50"
+        more = " more" * bool(result.queries.train)
+        count = f"{result.more_judged_queries_needed}{more}"
         say(f"for a test, {write}judge {count} queries: {judge}")
     if not sieve.pipeline.is_tested_retriever:
         if result.user_run and Path(result.user_run).exists() and sieve.pipeline.stage:

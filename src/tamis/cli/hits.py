@@ -12,6 +12,7 @@ from tamis.terminal import visible
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from tamis.search import Index
     from tamis.search.hits import Hit
     from tamis.text.analysis import Analyzer
 
@@ -22,32 +23,52 @@ MAX_FIELD_CHARACTERS = 60
 def show_hits(
     hits: Sequence[Hit],
     words: str,
-    analyzer: Analyzer,
+    index: Index,
     as_json: bool,
     *,
     raw_scores: bool = False,
     threshold: float | None = None,
-    filtered: bool = False,
+    where: Sequence[str] = (),
 ) -> None:
     """Print the hits of a query, matched words marked; below the threshold none is an answer.
 
     `raw_scores` shows what the ranking went by in place of the score from 0 to 1.
     """
+    analyzer = index.analyzer
     terms = analyzer.terms(words)
     if as_json:
         rows = [_json_hit(hit) for hit in hits]
         show_json("search", {"query": words, "terms": terms, "hits": rows})
         return
     if not hits:
-        reason = "no document has one of its terms" if terms else "it has no terms to search for"
-        say(f"nothing found: {'no document matches --where, or ' if filtered else ''}{reason}")
+        say(f"nothing found: {_why_nothing(index, terms, where)}")
     if hits and threshold is not None and hits[0].score < threshold:
         best = f"{hits[0].score:.0%}"
         say(f"note: probably no good answer: best match {best}, threshold {threshold:.0%}")
     for hit in hits:
         value = f"{hit.raw_score:.4f}" if raw_scores else f"{hit.score:.2f}"
         score = _percent(hit.score) if hit.calibrated else value
-        show(_heading(hit, score), *_fields(hit), _body(hit.passage, terms, analyzer), "")
+        show(_heading(hit, score), *_fields(hit), _body(_untitled(hit), terms, analyzer), "")
+
+
+def _why_nothing(index: Index, terms: Sequence[str], where: Sequence[str]) -> str:
+    from tamis.collection.loss_notes import counted
+    from tamis.search.filters import values_in_other_case
+    from tamis.types.conditions import as_conditions
+
+    conditions, segments = as_conditions(where), index.snapshot.segments
+    included = index.snapshot.included(conditions)
+    sizes = zip(segments, included, strict=True)
+    matching = sum(segment.size - filtered.excluded for segment, filtered in sizes)
+    if conditions and not matching:
+        columns = [segment.columns for segment in segments]
+        values = [v for condition in conditions for v in values_in_other_case(condition, columns)]
+        hint = f"; there is {', '.join(map(repr, values))}" if values else ""
+        return f"no document matches --where{hint}"
+    if not terms:
+        return "it has no terms to search for"
+    among = f" among {counted(matching, 'document')} that --where admits" if conditions else ""
+    return f"no document{among} has one of its terms"
 
 
 def _percent(probability: float) -> str:
@@ -90,6 +111,12 @@ def _fields(hit: Hit) -> list[RenderableType]:
     if not facts:
         return []
     return [Padding(Text(visible(" · ".join(facts)), style="dim"), (0, 0, 0, 4), expand=False)]
+
+
+def _untitled(hit: Hit) -> str:
+    """The passage without a first line that is the title, which stands above it."""
+    first, _, more = hit.passage.partition("\n")
+    return more.lstrip() or hit.passage if hit.title and first.strip() == hit.title else hit.passage
 
 
 def _short(value: str) -> str:

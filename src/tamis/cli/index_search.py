@@ -250,8 +250,7 @@ def search(
     source = source.where(*where or ())
     if output is None:
         hits = _index_hits(searched_index, source, ranking, queries, top or 10)
-        analyzer = searched_index.analyzer
-        show_hits(hits, queries, analyzer, json, raw_scores=True, filtered=bool(where))
+        show_hits(hits, queries, searched_index, json, raw_scores=True, where=where or ())
         return
     _search_all(source, queries, output, top, query_field, rerank_field, on_error, force)
 

@@ -35,6 +35,8 @@ GRADE_NAMES = {0: "not relevant", 1: "relevant", 2: "perfectly relevant"}
 KEYS = ("[y]es, relevant", "[2] perfectly", "[n]ot", "[s]kip", "[u]ndo", "[m]ore text", "[q]uit")
 MAX_LINE_WIDTH = 100
 MAX_LINES_SHOWN_WHOLE = 16
+MIN_ROWS = 5
+"""Lines of a text that are shown however small the terminal is."""
 END_OF_INPUT = ""
 
 
@@ -165,8 +167,7 @@ class Desk:
         live = sys.stderr.isatty()
         self.out = console(stderr=True, width=80)
         self.width = min(self.out.width, MAX_LINE_WIDTH)
-        self.rows = self.out.height - 12 if live else 1 << 30
-        """How many lines there are for the query and a page of a text."""
+        self.height = self.out.height if live else 1 << 30
         self.note = ""
         """What became of the last key."""
 
@@ -230,9 +231,7 @@ class Desk:
         terms = set(analyzer.terms(item.query.text))
         body = visible(document.text.replace("\r\n", "\n").expandtabs(4).strip("\n"))
         lines = self._wrapped(_marked(body, terms, analyzer))
-        rows = max(
-            self.rows - sum(len(text.wrap(self.out, self.width)) for text in _query_lines(item)), 5
-        )
+        rows = self._rows_for_text(item, document)
         pages = [lines[at : at + rows] for at in range(0, len(lines), rows)]
         if len(lines) <= min(MAX_LINES_SHOWN_WHOLE, rows):
             return [View(lines, "" if body.strip() else "(no text)")]
@@ -244,6 +243,15 @@ class Desk:
             *(View(page, f"page {n} of {len(pages)}, {count}") for n, page in enumerate(pages, 1)),
         ]
 
+    def _rows_for_text(self, item: Pooled, document: Document) -> int:
+        """How many lines of a text leave all else on the screen, the cursor's line too."""
+        from rich.text import Text
+
+        caption = note = Text("x")
+        around = [*self._head(item, document), *self._foot(caption, note)]
+        used = sum(max(1, len(text.wrap(self.out, self.width))) for text in around)
+        return max(self.height - used - 1, MIN_ROWS)
+
     def _wrapped(self, text: Text) -> list[Text]:
         return list(text.wrap(self.out, self.width - 4))
 
@@ -251,25 +259,41 @@ class Desk:
         """One screen: where we are, the query, the document, the keys."""
         from rich.text import Text
 
-        index, show, line = self.judgeable.index, self._print, Text("─" * self.width, "dim")
+        self._print(*self._head(item, document))
+        self._print(*(Text.assemble("    ", text) for text in view.lines))
+        caption = Text(f"    {view.caption}", "dim italic") if view.caption else None
+        note = Text(self.note, "dim") if self.note else None
+        self._print(*self._foot(caption, note, more))
+
+    def _head(self, item: Pooled, document: Document) -> list[Text]:
+        """What stands above the text."""
+        from rich.text import Text
+
+        index = self.judgeable.index
         terms = set(index.analyzer.terms(item.query.text))
-        show(_place(self.judging), *self._power(), line, *_query_lines(item))
         title = _marked(visible(document.title or document.id), terms, index.analyzer)
         title.style = "bold"
         if document.title and document.title != document.id:
             title.append(f"  {visible(document.id)}", style="not bold dim")
-        show(line, title, Text())
-        for text in view.lines:
-            show(Text.assemble("    ", text))
-        if view.caption:
-            show(Text(), Text(f"    {view.caption}", "dim italic"))
+        place, line = [_place(self.judging), *self._power()], self._line()
+        return [*place, line, *_query_lines(item), line, title, Text()]
+
+    def _foot(self, caption: Text | None, note: Text | None, more: bool = True) -> list[Text]:
+        """What stands below the text."""
+        from rich.text import Text
+
         keys = Text("  ".join(KEYS))
         keys.highlight_regex(r"\[.\]", "bold cyan")
         if not more:
             keys.highlight_regex(r"\[m\]ore text", "dim not bold default")
-        show(line, Text("Does this document answer the query?"), keys)
-        if self.note:
-            show(Text(self.note, "dim"))
+        question = Text("Does this document answer the query?")
+        captioned = [] if caption is None else [Text(), caption]
+        return [*captioned, self._line(), question, keys, *([] if note is None else [note])]
+
+    def _line(self) -> Text:
+        from rich.text import Text
+
+        return Text("─" * self.width, "dim")
 
     def _power(self) -> list[Text]:
         """What the queries judged so far can show; never who is ahead, which would bias a judge."""

@@ -48,7 +48,9 @@ def opened_sieve(
         raise InputError(
             f"{folder} runs in the precision that it was tested in", hint="leave --dtype out"
         )
-    return load_sieve(folder, threads=threads, device=resolve_device(run.device))
+    if run.device != "auto":  # to resolve that imports torch, which a model may not need
+        resolve_device(run.device)
+    return load_sieve(folder, threads=threads, device=run.device)
 
 
 def settings_of_sieve(folder: str, run: Run, weight: float | None) -> RerankSettings:
@@ -80,7 +82,7 @@ def show_sieve_hits(sieve: Sieve, words: str, top: int, where: Sequence[str], js
     calibration = sieve.calibration if is_tested else None
     threshold = None if calibration is None else calibration.threshold
     hits = sieve.hits(run)["words"]
-    show_hits(hits, words, sieve.index.analyzer, json, threshold=threshold, filtered=bool(where))
+    show_hits(hits, words, sieve.index, json, threshold=threshold, where=where)
 
 
 def model_backends(spec: object) -> set[str]:

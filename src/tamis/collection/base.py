@@ -38,6 +38,8 @@ class Faults:
     """The files of a folder that are not read, by suffix."""
     bad_front_matter: dict[str, LineError] = field(default_factory=dict)
     """By file: what is wrong with its front matter, which is left out."""
+    read_as_windows: dict[str, LineError] = field(default_factory=dict)
+    """By file: where it is not UTF-8, for which it is read as Windows-1252."""
     unread: set[str] = field(default_factory=set)
     """The ids of documents that are there and could not be read."""
     missing_extras: list[str] = field(default_factory=list)
@@ -88,7 +90,8 @@ class Faults:
         return [*([f"{skipped}{self.first[0]}"] if skipped else []), *self.notes()]
 
     def file_notes(self) -> list[str]:
-        """Sentences on files whose front matter is left out, or which need another package.
+        """Sentences on files whose front matter is left out, which are read as Windows-1252, or
+        which need another package.
 
         >>> problem = LineError("a.md", 3, "the front matter is not YAML")
         >>> Faults(bad_front_matter={"a.md": problem}).file_notes()
@@ -99,6 +102,10 @@ class Faults:
             files = counted(len(self.bad_front_matter), "file")
             first = next(iter(self.bad_front_matter.values()))
             notes.insert(0, f"front matter of {files} left out, first: {first}")
+        if self.read_as_windows:
+            files = counted(len(self.read_as_windows), "file")
+            first = next(iter(self.read_as_windows.values()))
+            notes.insert(0, f"{files} read as Windows-1252, first: {first}")
         return notes
 
 

@@ -9,17 +9,19 @@ from pathlib import Path
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from tamis.collection.file_content import decoded
+from tamis.collection.file_content import FileContent, decoded
 from tamis.collection.html_text import declared_encoding, read_page
+from tamis.collection.properties import property_fields
 from tamis.collection.zip_parts import ZipParts
 
 CONTAINER = "META-INF/container.xml"
+NAMED_TEXTS = ("title", "creator", "date")
 
 
-def read_epub(path: Path) -> tuple[str, str]:
-    """The title of a book and its text."""
+def read_epub(path: Path) -> FileContent:
+    """The title of a book, its text, its first author and its first date."""
     if path.stat().st_size == 0:
-        return "", ""
+        return FileContent("", "")
     with ZipParts(path, "EPUB") as parts:
         package_name = _package_of(_read_tags(parts, CONTAINER))
         package = _read_tags(parts, package_name)
@@ -28,28 +30,32 @@ def read_epub(path: Path) -> tuple[str, str]:
         for reference in _spine(package):
             raw = parts.read(posixpath.normpath(posixpath.join(folder, unquote(reference))))
             pages.append(read_page(decoded(raw, declared_encoding(raw)))[1])
-    return package.title.strip(), "\n\n".join(page for page in pages if page)
+    texts = package.texts
+    fields = property_fields(texts["creator"], texts["date"])
+    return FileContent(texts["title"].strip(), "\n\n".join(page for page in pages if page), fields)
 
 
 @dataclass
 class _Tags:
-    """The opening tags of a small XML file, without their namespaces, and the first title."""
+    """The opening tags of a small XML file, without their namespaces, and the first title, author
+    and date.
+    """
 
     tags: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    title: str = ""
-    _in_title: bool = False
+    texts: dict[str, str] = field(default_factory=lambda: dict.fromkeys(NAMED_TEXTS, ""))
+    _within: str = ""
 
     def open(self, name: str, attributes: dict[str, str]) -> None:
         name = name.rpartition(":")[2]
         self.tags.append((name, attributes))
-        self._in_title = name == "title" and not self.title.strip()
+        self._within = name if name in self.texts and not self.texts[name].strip() else ""
 
     def close(self, name: str) -> None:
-        self._in_title = False
+        self._within = ""
 
     def add_text(self, text: str) -> None:
-        if self._in_title:
-            self.title += text
+        if self._within:
+            self.texts[self._within] += text
 
     def named(self, name: str) -> Iterator[dict[str, str]]:
         return (attributes for tag, attributes in self.tags if tag == name)

@@ -42,6 +42,8 @@ class FileContent:
     fields: Mapping[str, str] = field(default_factory=dict)
     bad_front_matter: Unreadable | None = None
     """Why the front matter gave no fields, though there is some."""
+    not_utf8: Unreadable | None = None
+    """Where the file is not UTF-8, for which it was read as Windows-1252."""
 
 
 def read_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
@@ -79,3 +81,22 @@ def decoded(raw: bytes, encoding: str = "") -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise Unreadable(line, "a zero byte: this is not text", "give it the suffix of its kind")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def decoded_or_windows(raw: bytes) -> tuple[str, Unreadable | None]:
+    r"""The text of a file that declares no encoding, as Windows-1252 if it is not UTF-8, with the
+    reason; a file that has other characters in UTF-8 is damaged, and Unreadable.
+
+    >>> text, not_utf8 = decoded_or_windows(b"Caf\xe9")
+    >>> text, str(not_utf8)
+    ('Café', 'byte 0xe9 is not UTF-8')
+    """
+    try:
+        return decoded(raw), None
+    except Unreadable as not_utf8:
+        if not raw.decode(errors="ignore").isascii():
+            raise
+        try:
+            return decoded(raw, "cp1252"), not_utf8
+        except Unreadable:
+            raise not_utf8 from None

@@ -30,6 +30,8 @@ from tamis.errors import (
 from tamis.types import Document
 
 LINK = "symbolic link"
+HIDDEN = (".", "~$")
+"""How the names of hidden files begin, and of those by which Word locks a document."""
 PACKAGES = {".pdf": "pypdf", ".docx": "docx", ".pptx": "pptx"}
 """Which package reads the files of a suffix that are left out where it is not installed."""
 
@@ -80,6 +82,9 @@ class FileDocuments:
             path = str(self.root / name)
             fault = LineError(path, problem.line, problem.problem, hint=problem.hint)
             self.faults.bad_front_matter[path] = fault
+        if (reason := content.not_utf8) is not None:
+            path = str(self.root / name)
+            self.faults.read_as_windows[path] = LineError(path, reason.line, reason.problem)
         document = Document(name, content.text, content.title, content.fields)
         self.faults.count_if_empty(document)
         return document
@@ -88,8 +93,8 @@ class FileDocuments:
 def open_files(path: Path, faults: Faults) -> Collection:
     r"""Open a folder of text files, or one file: the id of a document is its path in the folder.
 
-    Hidden files and folders are left out, and links that lead out of the folder; files that are
-    not text are counted in `faults.left_out`.
+    Hidden files and folders, lock files of Word, and links that lead out of the folder are left
+    out; files that are not text are counted in `faults.left_out`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -171,7 +176,7 @@ def _find(root: Path) -> tuple[list[str], Counter[str]]:
         folder = folders.pop()
         for entry in _entries(root / folder):
             name = f"{folder}{entry.name}"
-            if entry.name.startswith("."):
+            if entry.name.startswith(HIDDEN):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(f"{name}/")

@@ -1,15 +1,16 @@
 """Title, text and fields of one file, by its suffix.
 
 A heading that gives the title stays in the text, so that nothing of the file is lost; only what
-a browser or a reader would not show (mark-up, scripts, front matter) is left out, and the
-boilerplate of HTML pages.
+a browser or a reader would not show (mark-up, scripts, front matter) is left out, and what repeats
+on every page: the boilerplate of HTML, running heads of a PDF.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,13 +22,16 @@ from tamis.collection.file_content import (
     FileContent,
     Unreadable,
     decoded,
+    decoded_or_windows,
     read_bytes,
 )
 from tamis.collection.front_matter import read_front_matter
-from tamis.collection.html_text import declared_encoding
+from tamis.collection.html_text import declared_encoding, page_fields
 from tamis.collection.main_content import read_main_content
 from tamis.collection.notebook import read_notebook
 from tamis.collection.office_files import read_docx, read_pptx
+from tamis.collection.properties import property_fields
+from tamis.collection.running_heads import without_running_heads
 from tamis.errors import require
 
 LONGEST_MARKED_UP = 1000
@@ -57,18 +61,20 @@ def read_text(path: Path) -> FileContent:
 # Plain text, Markdown, reStructuredText
 
 
-def _plain(path: Path) -> TitleAndText:
-    text = decoded(read_bytes(path))
+def _plain(path: Path) -> FileContent:
+    text, not_utf8 = decoded_or_windows(read_bytes(path))
     first, _, after_first = text.lstrip("\n").partition("\n")
     next_line, _, more = after_first.partition("\n")
     is_title = len(first) <= LONGEST_TITLE and not next_line.strip() and more.strip()
-    return first if is_title else "", text
+    return FileContent(first if is_title else "", text, not_utf8=not_utf8)
 
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]++(.*)")
 _SETEXT = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
 _NOT_A_PARAGRAPH = re.compile(r"[ \t]*$| {4}|\t| {0,3}(?:[-*+>|]|\d+[.)])(?:\s|$)")
+_INDENTED = re.compile(r" {4}|\t")
+_LINK = re.compile(r"`[^`\n]*+`|!?\[([^\[\]\n]*+)\]\((?:[^()\n]++|\([^()\n]*+\))*+\)")
 _MARKUP = [
     (re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])"), r"\1"),
     (re.compile(r"`+([^`]*)`+"), r"\1"),
@@ -77,11 +83,35 @@ _MARKUP = [
 
 
 def _markdown(path: Path) -> FileContent:
-    text = decoded(read_bytes(path))
+    text, not_utf8 = decoded_or_windows(read_bytes(path))
     matter = read_front_matter(text)
     text = text[matter.end :]
     title = matter.title or _markdown_title(text)
-    return FileContent(title, text, matter.fields or {}, matter.problem)
+    return FileContent(title, _without_signs(text), matter.fields or {}, matter.problem, not_utf8)
+
+
+def _without_signs(text: str) -> str:
+    """Markdown as it is read: headings, links and images by their words, code as it is."""
+    lines, fence = text.split("\n"), ""
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence):
+                fence = ""
+        elif mark:
+            fence = mark[1]
+        elif not _INDENTED.match(line):
+            heading = _HEADING.match(line)
+            words = _without_closing_marks(heading[1]) if heading else line
+            for _ in range(2):  # an image may stand in a link
+                words = _LINK.sub(_link_words, words)
+            lines[number] = words
+    return "\n".join(lines)
+
+
+def _link_words(link: re.Match[str]) -> str:
+    """The words of a link or an image; code between backticks stays."""
+    return link[0] if link[1] is None else link[1]
 
 
 def _markdown_title(text: str) -> str:
@@ -124,8 +154,12 @@ def _without_markup(heading: str) -> str:
 _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*\s*$")
 
 
-def _restructured(path: Path) -> TitleAndText:
-    text = decoded(read_bytes(path))
+def _restructured(path: Path) -> FileContent:
+    text, not_utf8 = decoded_or_windows(read_bytes(path))
+    return FileContent(_restructured_title(text), text, not_utf8=not_utf8)
+
+
+def _restructured_title(text: str) -> str:
     for line, under in pairwise(text.split("\n")):
         title, under = line.strip(), under.rstrip()
         if (
@@ -134,16 +168,21 @@ def _restructured(path: Path) -> TitleAndText:
             and not _ADORNMENT.match(title)
             and len(under) >= min(len(title), 4)
         ):
-            return title, text
-    return "", text
+            return title
+    return ""
 
 
 # HTML, notebooks
 
 
-def _html(path: Path) -> TitleAndText:
+def _html(path: Path) -> FileContent:
     raw = read_bytes(path)
-    return read_main_content(decoded(raw, declared_encoding(raw)))
+    encoding, not_utf8 = declared_encoding(raw), None
+    if encoding:
+        page = decoded(raw, encoding)
+    else:
+        page, not_utf8 = decoded_or_windows(raw)
+    return FileContent(*read_main_content(page), page_fields(page), not_utf8=not_utf8)
 
 
 def _notebook(path: Path) -> TitleAndText:
@@ -154,37 +193,54 @@ def _notebook(path: Path) -> TitleAndText:
 # PDF
 
 
-def _pdf(path: Path) -> TitleAndText:
+def _pdf(path: Path) -> FileContent:
     if path.stat().st_size == 0:
-        return "", ""
+        return FileContent("", "")
     pypdf = require("pypdf")
     # What a broken file makes the library trip over, besides its own errors.
     broken = (
         pypdf.errors.PyPdfError,
         *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError),
     )
-    logger = logging.getLogger("pypdf")
-    was_disabled = logger.disabled
-    logger.disabled = True  # what it would say on stderr is in the error below
     try:
-        reader = pypdf.PdfReader(path)
-        pages = [page.extract_text() for page in reader.pages]
-        title = _pdf_title(reader.metadata)
+        with _silent("pypdf"):  # what it would say on stderr is in the error below
+            reader = pypdf.PdfReader(path)
+            pages = [page.extract_text() for page in reader.pages]
+            title, fields = _pdf_title(reader.metadata), _pdf_fields(reader.metadata)
     except broken as error:
         raise Unreadable(
             1, f"this PDF cannot be read: {error}", "open it elsewhere and save it again"
         ) from None
-    finally:
-        logger.disabled = was_disabled
+    pages = without_running_heads(pages)
     text = "\n\n".join(page for page in pages if page.strip())
     text = text.encode(errors="replace").decode()
     first = text.strip().partition("\n")[0]
-    return title or (first if len(first) <= LONGEST_TITLE else ""), text
+    return FileContent(title or (first if len(first) <= LONGEST_TITLE else ""), text, fields)
+
+
+@contextmanager
+def _silent(library: str) -> Iterator[None]:
+    """Keep what the loggers of a library say from the handlers of others, and from stderr."""
+    logger, nowhere = logging.getLogger(library), logging.NullHandler()
+    propagated = logger.propagate
+    logger.propagate = False
+    logger.addHandler(nowhere)
+    try:
+        yield
+    finally:
+        logger.propagate = propagated
+        logger.removeHandler(nowhere)
 
 
 def _pdf_title(metadata: Any) -> str:
     title = metadata.title if metadata is not None else None
     return title.encode(errors="replace").decode() if isinstance(title, str) else ""
+
+
+def _pdf_fields(metadata: Any) -> dict[str, str]:
+    if metadata is None:
+        return {}
+    return property_fields(metadata.author, metadata.creation_date_raw)
 
 
 KINDS: dict[str, Callable[[Path], FileContent | TitleAndText]] = {

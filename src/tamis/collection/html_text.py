@@ -10,6 +10,7 @@ import html
 import re
 
 from tamis.collection.file_content import Unreadable
+from tamis.collection.properties import property_fields
 
 _UNSHOWN = {"script", "style", "template", "noscript", "head", "svg"}
 _IN_HEAD = {"title", "meta", "link", "base", "script", "style", "template", "noscript"}
@@ -43,6 +44,11 @@ MAX_DIGITS = 8
 _DECLARED = re.compile(
     rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*+=\s*+["']?+\s*+([\w:.-]+)""", re.I
 )
+MAX_HEAD = 65_536
+"""Characters of a page in which its author and its date are looked for."""
+_META = re.compile(r"<meta(?=\s)([^<>]*+)>", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""(?<![^\s"'])([\w:.-]++)\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"'>]++)""")
+_QUOTES = re.compile(r"""^["']|["']$""")
 _AS_BROWSERS_DO = {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": "utf-8"}
 """Pages say Latin-1 and mean Windows; a declaration that can be read is not UTF-16."""
 
@@ -65,6 +71,23 @@ def declared_encoding(raw: bytes) -> str:
             line, f"the page declares the unknown encoding {name!r}", "declare utf-8"
         ) from None
     return _AS_BROWSERS_DO.get(encoding, encoding)
+
+
+def page_fields(text: str) -> dict[str, str]:
+    """The author and the date that the head of a page names.
+
+    >>> page_fields('<meta name="author" content="Ada"><meta name=date content=2024-05-17>')
+    {'author': 'Ada', 'date': '2024-05-17'}
+    """
+    contents: dict[str, str] = {}
+    for tag in _META.finditer(text[:MAX_HEAD]):
+        values = {
+            name.lower(): _QUOTES.sub("", value) for name, value in _ATTRIBUTE.findall(tag[1])
+        }
+        name = (values.get("property") or values.get("name") or "").lower()
+        contents.setdefault(name, html.unescape(values.get("content", "")))
+    dates = (contents.get(name) for name in ("article:published_time", "date"))
+    return property_fields(contents.get("author"), next(filter(None, dates), None))
 
 
 def read_page(text: str) -> tuple[str, str]:

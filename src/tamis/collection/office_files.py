@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tamis.collection.file_content import LONGEST_TITLE, Unreadable
+from tamis.collection.file_content import LONGEST_TITLE, FileContent, Unreadable
+from tamis.collection.properties import property_fields
 from tamis.collection.zip_parts import ZipParts
 from tamis.errors import require
 
@@ -31,10 +32,10 @@ _BROKEN = (
 """What a broken file makes the libraries trip over, besides their own errors."""
 
 
-def read_docx(path: Path) -> tuple[str, str]:
-    """The title and the text of a Word document, its notes at the end."""
+def read_docx(path: Path) -> FileContent:
+    """The title and the text of a Word document, its notes at the end, and its properties."""
     if path.stat().st_size == 0:
-        return "", ""
+        return FileContent("", "")
     docx = require("docx")
     with _faults("Word document", docx.opc.exceptions.OpcError):
         document = docx.Document(_without_media(path, "Word document"))
@@ -44,7 +45,8 @@ def read_docx(path: Path) -> tuple[str, str]:
                 roots.append(docx.oxml.parse_xml(relation.target_part.blob))
         lines = [line for root in roots for line in _lines(root, WORD)]
         title = _property_title(document) or _first_heading(document)
-    return title, "\n".join(lines)
+        fields = _property_fields(document)
+    return FileContent(title, "\n".join(lines), fields)
 
 
 def _first_heading(document: Any) -> str:
@@ -63,14 +65,17 @@ def _first_heading(document: Any) -> str:
     return ""
 
 
-def read_pptx(path: Path) -> tuple[str, str]:
-    """The title and the text of a presentation: slide after slide, each with its notes."""
+def read_pptx(path: Path) -> FileContent:
+    """The title, the text and the properties of a presentation: slide after slide, each with its
+    notes.
+    """
     if path.stat().st_size == 0:
-        return "", ""
+        return FileContent("", "")
     pptx = require("pptx")
     with _faults("presentation", pptx.exc.PythonPptxError):
         presentation = pptx.Presentation(_without_media(path, "presentation"))
         title, slides = _property_title(presentation), []
+        fields = _property_fields(presentation)
         for slide in presentation.slides:
             heading = slide.shapes.title
             if not title and heading is not None and len(heading.text) <= LONGEST_TITLE:
@@ -78,12 +83,17 @@ def read_pptx(path: Path) -> tuple[str, str]:
             lines = list(_lines(slide.element, DRAWING))
             notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
             slides.append("\n".join([*lines, *([notes.text] if notes is not None else [])]))
-    return title, "\n\n".join(slide for slide in slides if slide.strip())
+    return FileContent(title, "\n\n".join(slide for slide in slides if slide.strip()), fields)
 
 
 def _property_title(package: Any) -> str:
     title = (package.core_properties.title or "").strip()
     return "" if title in PLACEHOLDER_TITLES else title
+
+
+def _property_fields(package: Any) -> dict[str, str]:
+    properties = package.core_properties
+    return property_fields(properties.author, properties.created)
 
 
 def _without_media(path: Path, kind: str) -> io.BytesIO:

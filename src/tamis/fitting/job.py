@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from tamis.collection.base import Collection, Faults
+from tamis.collection.loss_notes import counted
 from tamis.collection.readers import open_collection, with_files
 from tamis.durable import folder_exists, locked
 from tamis.errors import InputError, MissingExtraError, OutputError, missing_extras, require
@@ -225,6 +226,7 @@ def _open_collection(request: FitRequest) -> tuple[Collection, Analyzer | str]:
     faults = Faults()
     if manifest["kind"] == KIND:
         sieve = load_sieve(folder)
+        _warn_of_judgements(sieve, request)
         faults.left_out.update(sieve.manifest["data"].get("files_left_out", {}))
         name, index, log = str(sieve.manifest["collection"]), sieve.index, sieve.queries
     else:
@@ -233,6 +235,17 @@ def _open_collection(request: FitRequest) -> tuple[Collection, Analyzer | str]:
         name, manifest["kind"], index, lambda: log or Queries.of([]), faults=faults
     )
     return _with_objects(collection, request), index.analyzer
+
+
+def _warn_of_judgements(sieve: Sieve, request: FitRequest) -> None:
+    """Say that the judgements of the last fit are not in the sieve, where this fit has none."""
+    counts = sieve.result.queries
+    if (judged := counts.train + counts.test) and not request.qrels:
+        _log.warning(
+            "%s was fitted on %s, which this fit does not have: name the judgements again: "
+            "--qrels, in Python qrels=",
+            sieve.path, counted(judged, "judged query"),
+        )  # fmt: skip
 
 
 def _with_objects(collection: Collection, request: FitRequest) -> Collection:

@@ -10,7 +10,7 @@
 MODEL is a hash of the weights, of how texts are truncated and pooled, and of the prompt. Every
 writer adds shards of its own, whole or not at all, so several processes can share a folder; which
 shards go where the folder is full is decided by one of them at a time. A shard that is damaged is
-removed, and its texts are encoded again.
+removed; its texts are encoded again, unless an index has their embeddings.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Shard:
 
 def _remove_damaged(folder: Path) -> None:
     if folder.exists():  # else another process has just removed it
-        _log.warning("%s is damaged: its texts are encoded again", folder)
+        _log.warning("%s was damaged: it is removed", folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -131,7 +131,8 @@ class CachedEncoder:
         self.runtime = getattr(encoder, "runtime", None)
         self._model_folder = folder / key
         self.probe = probe(encoder)
-        self.num_found = self.num_encoded = 0
+        self.num_found = self.num_encoded = self.num_copied = 0
+        self._is_too_small = False
         self._shards: list[_Shard] = []
         if self._model_folder.is_dir():
             folders = sorted(path for path in self._model_folder.iterdir() if _is_shard(path))
@@ -186,11 +187,12 @@ class CachedEncoder:
         return rows, truncated_tokens
 
     def add(self, texts: Sequence[str], rows: Rows, truncated_tokens: NDArray[np.int32]) -> None:
-        """Keep embeddings that this encoder made before."""
-        new = np.flatnonzero(~self.known(texts))
+        """Keep embeddings that this encoder made before, unless they are there and undamaged."""
+        keys = text_keys(texts)
+        new = self._read(keys, np.empty(rows.shape, np.float32), np.empty(len(keys), np.int32))
         if len(new):
-            keys = text_keys([texts[number] for number in new.tolist()])
-            self._keep(keys, np.asarray(rows)[new], np.asarray(truncated_tokens)[new])
+            self._keep(keys[new], np.asarray(rows)[new], np.asarray(truncated_tokens)[new])
+            self.num_copied += len(new)
 
     def _keep(self, keys: Keys, rows: Rows, truncated_tokens: NDArray[np.int32]) -> None:
         self._waiting.append((keys, rows, truncated_tokens))
@@ -223,9 +225,13 @@ class CachedEncoder:
             self._number_keys()
 
     def in_words(self) -> str:
-        """How many texts had to be encoded."""
+        """How many texts did not have to be encoded, and where their embeddings come from."""
         total = self.num_found + self.num_encoded
-        return f"{self.num_found:,} of {total:,} embeddings were in {self.folder}"
+        copied = f", into which {self.num_copied:,} were copied from the index"
+        return (
+            f"{self.num_found:,} of {total:,} embeddings were in {self.folder}"
+            f"{copied if self.num_copied else ''}"
+        )
 
     def flush(self) -> None:
         """Write what waits as a shard; the shards that were used longest ago go if it is full."""
@@ -280,6 +286,18 @@ class CachedEncoder:
                     break
                 total -= sizes[path]
                 shutil.rmtree(path, ignore_errors=True)
+            if sizes and not total:
+                self._warn_of_size(max(sizes.values()))
+
+    def _warn_of_size(self, needed: int) -> None:
+        """Say once that the folder keeps nothing, since it may not grow so large."""
+        if not self._is_too_small:
+            _log.warning(
+                "no embeddings are kept in %s: at most %s bytes may be, and these have %s; allow "
+                "more: --embedding-cache-size, in Python embedding_cache_size=",
+                self.folder, f"{self.max_bytes:,}", f"{needed:,}",
+            )  # fmt: skip
+        self._is_too_small = True
 
     def _merge_small(self) -> None:
         small = [shard for shard in self._shards if len(shard.keys) < MIN_ROWS]

@@ -66,7 +66,7 @@ def field_facts(index: Index) -> dict[str, str]:
             has_field[segment.columns[name].all_documents()] = True
             counts[name] += int((live & has_field).sum())
     return {
-        name: f"{kind}, {counted(counts[name], 'document')}"
+        name: f"{kind}, {counts[name]:,} of {counted(index.num_documents, 'document')}"
         for name, kind in types.items()
         if counts[name]
     }

@@ -14,7 +14,8 @@ import calendar
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
@@ -46,6 +47,7 @@ NO_PERIOD = (-(2**63), 2**63 - 1)
 """What is no date begins before all others and ends after them."""
 
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_DECIMALS = re.compile(r"[+-]?[0-9]+\.([0-9]+)")
 _DATE = re.compile(
     r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})"
     r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6})[0-9]*)?)?"
@@ -125,9 +127,29 @@ def elements(value: str) -> list[str]:
     return list(dict.fromkeys(spelled))
 
 
-def type_of_all(counts: Mapping[str, int]) -> FieldType:
+Decimals = AbstractSet[tuple[int, bool]]
+"""How the numbers of a field are written: how many decimals, and whether a zero closes others."""
+
+
+def decimals_of(values: Iterable[str]) -> Decimals:
+    """How the decimals of these values are written.
+
+    >>> sorted(decimals_of(["1.9", "1.10", "2.0", "3"]))
+    [(1, False), (2, True)]
+    """
+    decimals = (match[1] for match in map(_DECIMALS.fullmatch, values) if match)
+    return {(len(digits), digits.endswith("0") and digits.strip("0") != "") for digits in decimals}
+
+
+def _are_versions(decimals: Decimals) -> bool:
+    """Whether 1.10 is not 1.1: a zero closes some decimals, and others are shorter or longer."""
+    return len({length for length, _ in decimals}) > 1 and any(zero for _, zero in decimals)
+
+
+def type_of_all(counts: Mapping[str, int], decimals: Decimals = frozenset()) -> FieldType:
     """The type of a field, from how many of its values have each: the others are passed over where
-    they are few, as a date that is still to be written may be.
+    they are few, as a date that is still to be written may be. Numbers whose decimals are those of
+    versions are text.
 
     >>> type_of_all({"year": 3, "date": 1}), type_of_all({"year": 3})
     ('date', 'year')
@@ -135,6 +157,8 @@ def type_of_all(counts: Mapping[str, int]) -> FieldType:
     'date'
     >>> type_of_all({"date": 8, "text": 1}), type_of_all({"date": 8, "number": 8})
     ('text', 'text')
+    >>> type_of_all({"number": 2}, decimals_of(["1.9", "1.10"]))
+    'text'
     """
     if counts.get("text", 0) > MAX_SHARE_OF_OTHERS * sum(counts.values()):
         return "text"
@@ -142,7 +166,7 @@ def type_of_all(counts: Mapping[str, int]) -> FieldType:
     if distinct == {"year"}:
         return "year"
     if distinct in ({"number"}, {"number", "year"}):
-        return "number"
+        return "text" if _are_versions(decimals) else "number"
     return "date" if distinct in ({"date"}, {"date", "year"}) else "text"
 
 
@@ -232,10 +256,11 @@ def _write_bounds(table: Ids, fields: _Fields, files: ArraysWriter) -> list[dict
         first, end = range_of_prefix(table, prefix)
         values = [value.removeprefix(prefix) for value in table.take(np.arange(first, end))]
         counts: dict[str, int] = dict(Counter(map(type_of, values)))
-        kind = type_of_all(counts)
+        decimals = decimals_of(values)
+        kind = type_of_all(counts, decimals)
         facts.append(
-            {"name": name, "type": kind, "values": counts, "prefix": prefix, "first": first,
-             "end": end}
+            {"name": name, "type": kind, "values": counts, "decimals": sorted(decimals),
+             "prefix": prefix, "first": first, "end": end}
         )  # fmt: skip
         if kind in ("number", "date"):
             low, high = bounds_of(values, kind)
@@ -291,6 +316,7 @@ class FieldColumn:
     offsets: Longs
     documents: Ints
     bounds: tuple[Longs, Longs] | None = None
+    decimals: Decimals = frozenset()
 
     def bounds_as(self, kind: FieldType) -> tuple[Longs, Longs]:
         """Where each value begins and ends, as numbers or as dates."""
@@ -331,5 +357,6 @@ def open_fields(files: ArraysReader) -> Mapping[str, FieldColumn] | None:
             offsets[first : end + 1],
             documents,
             bounds,
+            {(length, zero) for length, zero in fact.get("decimals", ())},
         )
     return columns

@@ -70,10 +70,12 @@ def pack_flags(flags: Flags) -> Included:
 def field_types(segments: Sequence[Columns]) -> dict[str, FieldType]:
     """The fields of all segments, and the type of each over all of them."""
     counts: dict[str, Counter[str]] = {}
+    decimals: dict[str, set[tuple[int, bool]]] = {}
     for columns in segments:
         for name, column in columns.items():
             counts.setdefault(name, Counter()).update(column.counts)
-    return {name: type_of_all(counts[name]) for name in sorted(counts)}
+            decimals.setdefault(name, set()).update(column.decimals)
+    return {name: type_of_all(counts[name], decimals[name]) for name in sorted(counts)}
 
 
 def check_field(condition: Condition, types: Mapping[str, FieldType]) -> FieldType:
@@ -162,3 +164,15 @@ def segment_flags(
             holds[matching_documents(condition, columns[condition.field], kind)] = True
         flags &= ~holds if condition.operator == "!=" else holds
     return flags
+
+
+def values_in_other_case(condition: Condition, segments: Sequence[Columns]) -> list[str]:
+    """Values that a field has and `=` was not asked for, different in the case of letters alone."""
+    wanted = {value.casefold() for value in condition.values if condition.operator == "="}
+    columns = [columns[condition.field] for columns in segments if condition.field in columns]
+    values = {
+        value.removeprefix(column.prefix)
+        for column in columns
+        for value in column.values.take(np.arange(len(column.values)))
+    }
+    return sorted({value for value in values if value.casefold() in wanted} - {*condition.values})
