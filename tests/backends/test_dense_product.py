@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-import torch  # noqa: E402
+import torch
 
-from tamis.backends import _dense_product  # noqa: E402
-from tamis.backends._dense_product import dense_product  # noqa: E402
+from tamis.backends import _dense_product
+from tamis.backends._dense_product import dense_product
 
 REACH = 1e-5
 
