@@ -268,6 +268,7 @@ def test_a_body_has_to_be_said_to_be_json(client: TestClient) -> None:
 
 def test_health_ready_info(client: TestClient, engine: Engine) -> None:
     assert client.get("/health").json() == {"status": "ok"}
+    assert client.head("/health").status_code == client.head("/ready").status_code == 200
     ready = client.get("/ready")
     assert ready.status_code == 200 and ready.json()["ready"]
     assert {*ready.json()["models"]} == {"tiny", "docs"}
@@ -323,21 +324,30 @@ def test_a_queue_that_is_full_says_when_to_come_back(
 
 def test_a_log_line_has_the_id_and_no_text(engine: Engine, client: TestClient) -> None:
     stream = io.StringIO()
+    asked: dict[str, list[dict[str, Any]]] = {
+        path: [
+            {"query": "confidential", "documents": ["confidential"], "return_documents": True},
+            {"query": "confidential", "documents": [["confidential"]]},
+        ]
+        for path in ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/api/rerank")
+    }
+    asked["/api/search"] = [
+        {"query": "drum confidential", "model": "docs", "explain": True},
+        {"query": "confidential", "model": "docs", "filters": "x=y"},
+    ]
     with json_logs(stream):
-        for path in ("/rerank", "/v1/rerank", "/v2/rerank"):
-            body = {"query": "confidential", "documents": ["confidential"], "top_n": 1}
-            client.post(path, json=body)
-            client.post(path, json={"query": "confidential", "documents": [["confidential"]]})
-        client.post(
-            "/api/search", json={"query": "confidential", "model": "docs", "filters": "x=y"}
-        )
+        for path, (good, bad) in asked.items():
+            answer = client.post(path, json=good)
+            assert answer.status_code == 200, answer.text
+            assert "confidential" in answer.text or path == "/score"
+            assert client.post(path, json=bad).status_code == 422
         answered = client.post("/rerank", json=TEI)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert "confidential" not in stream.getvalue()
     last = lines[-1]
     assert last["id"] == answered.headers["x-request-id"] and last["status"] == 200
     assert last["model"] == "tiny" and last["documents"] == 3 and last["tokens"] > 0
-    assert len(lines) == 8 and logging.getLogger("tamis").propagate
+    assert len(lines) == 13 and logging.getLogger("tamis").propagate
 
 
 def test_a_failure_nobody_foresaw_shows_nothing(

@@ -26,6 +26,8 @@ EXPOSED_HEADERS = (
     "X-Tamis-Reranked", "X-Tamis-Truncated-Tokens",
 )  # fmt: skip
 """What a page of another origin may read of an answer."""
+PROBED_PATHS = ("/health", "/ready")
+"""What load balancers ask by HEAD, too."""
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -42,7 +44,8 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
     )  # fmt: skip
     for path, method, handler in routes(service):
-        app.add_api_route(path, handler, methods=[method], response_model=None)
+        methods = [method, "HEAD"] if path in PROBED_PATHS else [method]
+        app.add_api_route(path, handler, methods=methods, response_model=None)
     app.add_exception_handler(HTTPException, partial(_routing_error, service))
     app.add_middleware(Guard, service=service)  # what is added last is outermost
     if service.settings.cors_origins:

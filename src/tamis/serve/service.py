@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from tamis import __version__
 from tamis.serve.auth import Keys
-from tamis.serve.bodies import read_json
+from tamis.serve.bodies import BODIES_AT_ONCE, BodyBudget, read_json
 from tamis.serve.dialects.base import MAX_MILLISECONDS, seconds_of
 from tamis.serve.dialects.tamis import parse_search, search_body
 from tamis.serve.engine import Engine
@@ -42,11 +42,19 @@ class Service:
     parent: int | None = None
     """The process that restarts workers, if this is one."""
     is_ending: bool = False
+    budget: BodyBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.budget = BodyBudget(BODIES_AT_ONCE * self.settings.limits.body_bytes)
+
+    async def _read(self, request: Request, exchange: Exchange) -> dict[str, Any]:
+        limits = self.settings.limits
+        return await read_json(request.receive, exchange.headers, limits, self.budget)
 
     async def rank(self, request: Request) -> Response:
         """Rank documents, in the shape of path and body."""
         exchange = exchange_of(request.scope)
-        body = await read_json(request.receive, exchange.headers, self.settings.limits)
+        body = await self._read(request, exchange)
         dialect = exchange.choose_dialect(body)
         parsed = dialect.parse(body)
         asked = parsed.request
@@ -58,7 +66,7 @@ class Service:
     async def search(self, request: Request) -> Response:
         """Search a sieve."""
         exchange = exchange_of(request.scope)
-        body = await read_json(request.receive, exchange.headers, self.settings.limits)
+        body = await self._read(request, exchange)
         asked = parse_search(body)
         if asked.latency is None:
             asked = replace(asked, latency=latency_of(exchange))

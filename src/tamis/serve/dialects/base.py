@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tamis.serve.errors import InvalidError, ServiceError
 from tamis.serve.requests import RankAnswer, RankRequest
@@ -31,6 +31,11 @@ class DocumentObject(BaseModel):
     text: str | None = None
     id: str | int | None = None
     title: str | None = None
+
+
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""Looked at up to the first that is wrong."""
+Documents = Annotated[list[str | DocumentObject], Field(fail_fast=True)]
 
 
 @dataclass(frozen=True)

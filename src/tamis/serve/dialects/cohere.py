@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from tamis.serve.dialects.base import (
     MAX_MILLISECONDS,
-    DocumentObject,
+    Documents,
     Parsed,
     StrictBody,
     as_documents,
@@ -26,7 +26,7 @@ class CohereRequest(StrictBody):
     """`POST /v2/rerank` of Cohere; what vLLM's clients add is taken, too."""
 
     query: str
-    documents: list[str | DocumentObject]
+    documents: Documents
     model: str | None = None
     top_n: int | None = Field(None, ge=0, description="0 or null: all")
     max_tokens_per_doc: int | None = Field(None, ge=1)

@@ -14,9 +14,10 @@ from typing_extensions import TypedDict
 
 from tamis.serve.dialects.base import (
     MAX_MILLISECONDS,
-    DocumentObject,
+    Documents,
     Parsed,
     StrictBody,
+    Texts,
     as_documents,
     own_id,
     read_body,
@@ -41,11 +42,11 @@ class SupersetRequest(StrictBody):
     """
 
     query: str
-    documents: list[str | DocumentObject]
+    documents: Documents
     model: str | None = None
     top_n: int | None = Field(None, ge=0, description="0 or null: all")
     return_documents: bool | None = Field(None, description="true: every result has its document")
-    rank_fields: list[str] | None = Field(
+    rank_fields: Texts | None = Field(
         None, description="the fields of objects that are ranked by; default: title and text"
     )
     max_tokens_per_doc: int | None = Field(None, ge=1)
@@ -232,8 +233,8 @@ class ScoreBody(StrictBody):
     may stand for `queries`, and `text_2`, `data_2` or `items` for `documents`.
     """
 
-    queries: str | list[str]
-    documents: str | list[str | DocumentObject]
+    queries: str | Texts
+    documents: str | Documents
     model: str | None = None
     use_activation: bool | None = Field(None, description="false: the model's own score")
     raw_scores: bool | None = None

@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tamis.serve.dialects.base import Parsed, StrictBody, read_body
+from tamis.serve.dialects.base import Parsed, StrictBody, Texts, read_body
 from tamis.serve.errors import InvalidError, ServiceError, TeiType
 from tamis.serve.requests import RankAnswer, RankRequest
 from tamis.types import Document
@@ -21,7 +21,7 @@ class TeiRequest(StrictBody):
     """`POST /rerank` of TEI."""
 
     query: str
-    texts: list[str]
+    texts: Texts
     truncate: bool | None = Field(None, description="null: truncate")
     truncation_direction: Literal["right", "Right", "left", "Left"] = "right"
     raw_scores: bool | None = None
