@@ -94,7 +94,7 @@ def test_the_first_value_that_is_wrong_ends_the_look_at_them(
 def test_how_many_values_a_body_has() -> None:
     check_counts({"query": "q", "documents": ["a"] * 3, "n": {"documents": ["a"] * 9}}, 3)
     for body in ({"documents": ["a"] * 4}, {"inputs": {"sentences": ["a"] * 4}}):
-        with pytest.raises(TooManyTextsError, match="4 .*, 3 at most"):
+        with pytest.raises(TooManyTextsError, match=r"4 .*, 3 at most"):
             check_counts(body, 3)
     keys = {str(number): number for number in range(bodies.MAX_KEYS + 1)}
     for wide in (keys, {"documents": [keys]}, {"inputs": keys}):

@@ -148,9 +148,7 @@ async def read_bytes(
     )
 
 
-async def _collect(
-    receive: Receive, most: int, grow: Callable[[int], None]
-) -> bytes | None:
+async def _collect(receive: Receive, most: int, grow: Callable[[int], None]) -> bytes | None:
     """The whole body; None once it is too large."""
     pieces: list[bytes] = []
     size = 0
@@ -274,13 +272,13 @@ def check_counts(body: Mapping[str, Any], most: int) -> None:
     """
     inner = body.get("inputs")
     objects = [body, inner] if isinstance(inner, Mapping) else [body]
-    for values in objects:
-        _check_keys(values, "the body", None)
+    for each in objects:
+        _check_keys(each, "the body", None)
     lists = {
-        name: values
+        name: each[name]
         for each in objects
         for name in COUNTED
-        if isinstance(values := each.get(name), list)
+        if isinstance(each.get(name), list)
     }
     for name, values in lists.items():
         if len(values) > most:

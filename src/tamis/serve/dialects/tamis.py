@@ -40,11 +40,11 @@ class SearchBody(StrictBody):
     query: str
     model: str | None = Field(None, description="the name of a sieve; default: the first one")
     top: int = Field(10, ge=1, le=MAX_TOP)
-    filters: Condition | Annotated[
-        list[Condition], Field(max_length=MAX_CONDITIONS, fail_fast=True)
-    ] | None = (
-        Field(None, description='conditions on fields, such as "author=ada" or "date>=2024"')
-    )
+    filters: (
+        Condition
+        | Annotated[list[Condition], Field(max_length=MAX_CONDITIONS, fail_fast=True)]
+        | None
+    ) = Field(None, description='conditions on fields, such as "author=ada" or "date>=2024"')
     latency_ms: float | None = Field(
         None, ge=0, le=MAX_MILLISECONDS, description="re-rank as deep as this allows"
     )
