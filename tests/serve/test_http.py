@@ -313,13 +313,20 @@ def test_a_queue_that_is_full_says_when_to_come_back(
     engine: Engine, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admission = engine.served("tiny").admission
-    monkeypatch.setattr(admission, "requests", admission.max_requests)
-    for path, body in {"/rerank": TEI, "/v1/rerank": RANK, "/v2/rerank": RANK}.items():
-        response = client.post(path, json=body)
-        assert response.status_code == 429
-        assert int(response.headers["retry-after"]) >= 1
-        assert int(response.headers["retry-after-ms"]) >= 1
-    assert response.json()["message"]
+    monkeypatch.setattr(admission, "max_requests", 1)
+    monkeypatch.setattr(admission, "pace", 20.0)
+    with admission.admit(130):
+        for path, body in {"/rerank": TEI, "/v1/rerank": RANK, "/v2/rerank": RANK}.items():
+            response = client.post(path, json=body)
+            assert response.status_code == 429
+            assert response.headers["retry-after"] == "7"  # 130 / 20 = 6.5 s
+            assert response.headers["retry-after-ms"] == "6500"
+        assert response.json()["message"].endswith("come back in 7 s")
+        admission.progress(100)
+        monkeypatch.setattr(admission, "pace", 20.0)
+        response = client.post("/v1/rerank", json=RANK)
+        assert response.headers["retry-after-ms"] == "1500"  # 30 / 20
+    assert client.post("/v1/rerank", json=RANK).status_code == 200
 
 
 def test_a_log_line_has_the_id_and_no_text(engine: Engine, client: TestClient) -> None:

@@ -22,6 +22,7 @@ ServiceError              500  Backend
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Literal
 
 from tamis.errors import TamisError
@@ -132,7 +133,7 @@ class OverloadedError(ServiceError):
     status, tei_type, code, cause = 429, "Overloaded", "overloaded", "overloaded"
 
     def __init__(self, message: str, *, retry_after: float) -> None:
-        super().__init__(message, hint=f"come back in {max(1, round(retry_after))} s")
+        super().__init__(message, hint=f"come back in {max(1, ceil(retry_after))} s")
         self.retry_after = retry_after
 
 

@@ -16,6 +16,7 @@ from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.tokenized import TokenizedPairs, TokenScorer
 from tamis.search.build import searched_text
 from tamis.search.hits import score_of_scale
+from tamis.serve.admission import Progress
 from tamis.serve.batcher import Batcher, Scored
 from tamis.serve.errors import InferenceError, TruncationError, UnknownModelError
 from tamis.serve.jobs import Job
@@ -41,7 +42,7 @@ class ServedModel(Served):
         super().__init__(name, folder, new_admission(name, limits, observer=observer))
         assert isinstance(model.scorer, TokenScorer)
         self.model, self._scorer, self._pool = model, model.scorer, pool
-        self.batcher = Batcher(self._scorer, limits.batch_tokens, name, observer)
+        self.batcher = Batcher(self._scorer, limits.batch_tokens, name, Progress(self.admission))
         self.longest = int(getattr(model.scorer, "max_length", 512))
 
     @property

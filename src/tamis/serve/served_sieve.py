@@ -18,6 +18,7 @@ from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank
 from tamis.scorers.tokenized import TokenScorer
 from tamis.search.dense import DenseSource
+from tamis.serve.admission import Progress
 from tamis.serve.batched_scorer import BatchedScorer, batched
 from tamis.serve.batcher import Batcher
 from tamis.serve.errors import TruncationError
@@ -47,7 +48,7 @@ class ServedSieve(Served):
         super().__init__(name, sieve.path, new_admission(name, limits, observer=observer))
         self.sieve, self._pool, self._observer = sieve, pool, observer
         self._batchers = {
-            id(scorer): Batcher(scorer, limits.batch_tokens, name, observer)
+            id(scorer): Batcher(scorer, limits.batch_tokens, name, Progress(self.admission))
             for scorer in {id(each): each for each in scorers_of(sieve)}.values()
             if isinstance(scorer, TokenScorer)
         }
