@@ -126,7 +126,7 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     if endpoint.path == "/ready":
         failures["503"] = {"description": "Not ready.", **_json(schemas[endpoint.path, "answer"])}
     if endpoint.path == "/admin/reload":
-        answers["202"] = {"description": "Workers restart one by one.", **answers["200"]}
+        answers["202"] = {"description": "New workers take the place of the old.", **answers["200"]}
     operation = {"summary": endpoint.summary, "responses": answers | failures}
     if endpoint.request is None:
         return operation
