@@ -79,9 +79,7 @@ def ranked(parsed: Parsed) -> RankAnswer:
         (Score(), "documents", "relevance_score"),
     ],
 )
-def test_results_are_in_the_order_of_their_scores(
-    dialect: Any, documents: str, score: str
-) -> None:
+def test_results_are_in_the_order_of_their_scores(dialect: Any, documents: str, score: str) -> None:
     parsed = dialect.parse({"query": "q", documents: [*"abcde"]})
     answer = dialect.answer(ranked(parsed), parsed, "id-1")
     results = answer if isinstance(answer, list) else answer["results"]

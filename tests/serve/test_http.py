@@ -383,6 +383,7 @@ def test_the_description_names_every_path(client: TestClient) -> None:
     described = client.get("/openapi.json").json()
     assert {*described["paths"]} == {
         "/api/search", "/api/rerank", "/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score",
-        "/admin/reload", "/health", "/ready", "/info", "/metrics",
+        "/embed", "/similarity", "/v1/embeddings", "/admin/reload", "/health", "/ready", "/info",
+        "/metrics",
     }  # fmt: skip
     assert client.get("/docs").status_code == 200

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tamis import __version__
+from tamis.serve.dialects.embeddings import EMBEDDING_DIALECTS
 from tamis.serve.errors import MethodError, NotFoundError, ServiceError
 from tamis.serve.exchange import exchange_of
 from tamis.serve.gate import Gate, Guard
@@ -78,6 +79,7 @@ def routes(service: Service) -> list[tuple[str, str, Handler]]:
     ranks = ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/api/rerank")
     return [
         *((path, "POST", service.rank) for path in ranks),
+        *((path, "POST", service.embed) for path in EMBEDDING_DIALECTS),
         ("/api/search", "POST", service.search),
         ("/admin/reload", "POST", service.reload),
         ("/health", "GET", service.health),

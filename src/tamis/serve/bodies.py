@@ -275,10 +275,7 @@ def check_counts(body: Mapping[str, Any], most: int) -> None:
     for each in objects:
         _check_keys(each, "the body", None)
     lists = {
-        name: each[name]
-        for each in objects
-        for name in COUNTED
-        if isinstance(each.get(name), list)
+        name: each[name] for each in objects for name in COUNTED if isinstance(each.get(name), list)
     }
     for name, values in lists.items():
         if len(values) > most:

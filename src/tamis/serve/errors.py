@@ -13,6 +13,7 @@ ServiceError              500  Backend
 ├── MediaTypeError        415  Validation    not JSON, or compressed in an unknown way
 ├── InvalidError          422  Validation    of the wrong type, out of bounds
 ├── TooManyTextsError     422  Validation    more texts than a request may bring
+├── ModelTypeError        422  Backend       a model that has no embeddings (TEI: 424)
 ├── TruncationError       422  Tokenizer     a text is too long, and truncating is not wanted
 ├── OverloadedError       429  Overloaded    the queue is full; when to come back
 ├── ClientGoneError       499  Backend       nobody waits for the answer
@@ -119,6 +120,12 @@ class TooManyTextsError(ServiceError):
     """More texts than a request may bring."""
 
     status, tei_type, code, cause = 422, "Validation", "too_many_documents", "batch_size"
+
+
+class ModelTypeError(ServiceError):
+    """A model that has no embeddings was asked for some."""
+
+    status, tei_type, code, cause = 422, "Backend", "model_type", "model_type"
 
 
 class TruncationError(ServiceError):

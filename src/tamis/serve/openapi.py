@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from tamis import __version__
-from tamis.serve.dialects import cohere, superset, tamis, tei
+from tamis.serve.dialects import cohere, embeddings, superset, tamis, tei
 
 ERRORS = {
     "400": "The body is not JSON, or there is nothing to rank.",
@@ -20,7 +20,7 @@ ERRORS = {
     "413": "The body has too many bytes.",
     "415": "The body is not said to be JSON, or compressed in an unknown way.",
     "422": "A value is of the wrong type or out of bounds.",
-    "424": "The model failed (TEI).",
+    "424": "The model failed, or has no embeddings (TEI).",
     "429": "The queue is full; Retry-After says when to come back.",
     "500": "The model failed.",
     "503": "An index or a model cannot be read.",
@@ -84,6 +84,17 @@ ENDPOINTS = (
     ),
     Endpoint(
         "/v1/score", "Score as vLLM", superset.ScoreAnswer, superset.ScoreBody,
+        superset.SupersetErrorBody,
+    ),
+    Endpoint(
+        "/embed", "Encode as TEI", list[list[float]], embeddings.TeiEmbedRequest, tei.TeiErrorBody
+    ),
+    Endpoint(
+        "/similarity", "Cosines as TEI", list[float], embeddings.SimilarityRequest,
+        tei.TeiErrorBody,
+    ),
+    Endpoint(
+        "/v1/embeddings", "Encode as OpenAI", embeddings.OpenAiAnswer, embeddings.OpenAiRequest,
         superset.SupersetErrorBody,
     ),
     Endpoint("/admin/reload", "Open all models and sieves anew", dict[str, Any]),

@@ -9,12 +9,18 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from tamis.serve.dialects.base import Parsed, StrictBody, Texts, read_body, shown_items
-from tamis.serve.errors import InvalidError, ServiceError, TeiType
+from tamis.serve.errors import (
+    InferenceError,
+    InvalidError,
+    ModelTypeError,
+    ServiceError,
+    TeiType,
+)
 from tamis.serve.requests import RankAnswer, RankRequest
 from tamis.types import Document
 
 INFERENCE_STATUS = 424
-"""What TEI answers where the model fails."""
+"""What TEI answers where the model fails, or cannot do this."""
 
 
 class TeiRequest(StrictBody):
@@ -78,4 +84,5 @@ class Tei:
     def error(self, error: ServiceError, request_id: str) -> tuple[int, dict[str, Any]]:
         """See `Dialect.error`."""
         body: TeiErrorBody = {"error": error.in_full, "error_type": error.tei_type}
-        return INFERENCE_STATUS if error.cause == "inference" else error.status, {**body}
+        is_models = isinstance(error, InferenceError | ModelTypeError)
+        return INFERENCE_STATUS if is_models else error.status, {**body}
