@@ -8,13 +8,14 @@ import json
 import logging
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 import zstandard
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
-from tests.serve.applications import RANK, TEI, client_of
+from tests.serve.applications import RANK, TEI, client_of, open_small
 
 from tamis.serve.dialects import cohere, superset, tamis, tei
 from tamis.serve.engine import Engine
@@ -277,6 +278,18 @@ def test_health_ready_info(client: TestClient, engine: Engine) -> None:
     assert info["max_client_batch_size"] == 5 and info["model_id"] == "tiny"
     assert info["models"][1]["documents"] == 42
     assert str(engine.served("docs").folder) not in json.dumps(info)
+
+
+@pytest.mark.parametrize(("name", "length"), [("reranking_sieve", 24), ("hybrid_sieve", 24)])
+def test_how_long_an_input_may_be_where_a_sieve_is_first(
+    name: str, length: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = request.getfixturevalue(name)
+    with closing(open_small(docs=place)) as engine, client_of(engine) as client:
+        info = client.get("/info").json()
+        assert info["max_input_length"] == info["models"][0]["max_length"] == length
+        monkeypatch.setattr(type(engine.served("docs")), "_max_lengths", lambda _: [])
+        assert client.get("/info").json()["max_input_length"] == 200 // 4  # of BM25 alone
 
 
 def values_of(text: str) -> dict[str, float]:
