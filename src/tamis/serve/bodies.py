@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -47,6 +48,19 @@ COUNTED = (
     "text_1", "text_2", "data_1", "data_2", "rank_fields", "filters", "where",
 )  # fmt: skip
 """Keys whose lists are bounded by the number of documents."""
+
+
+@dataclass(eq=False)
+class Incoming:
+    """The messages of a body, and whether it is all there."""
+
+    receive: Receive
+    is_over: bool = False
+
+    async def __call__(self) -> Any:
+        message = await self.receive()
+        self.is_over = message["type"] == "http.disconnect" or not message.get("more_body")
+        return message
 
 
 class BodyBudget:
@@ -94,24 +108,21 @@ class BodyBudget:
 async def read_json(
     receive: Receive, headers: Mapping[str, str], limits: Limits, budget: BodyBudget
 ) -> dict[str, Any]:
-    """The object that a request brings, with no more values than may be looked at one by one."""
+    """The object that a request brings; see `check_counts`."""
     check_media_type(headers.get("content-type", ""))
-    encoding = headers.get("content-encoding", "")
-    with budget.hold() as grow:
-        try:
-            raw = await read_bytes(receive, headers, limits, grow)
-        except OverloadedError:
-            await _discard(receive)
-            raise
-        if len(raw) <= PIECE and not encoding:
-            body = as_object(raw)
-        else:  # one at a time, so that no more than one is held decompressed
-            loop = asyncio.get_running_loop()
-            body = await loop.run_in_executor(
-                budget.parser, lambda: as_object(decompress(raw, encoding, limits.body_bytes))
+    encoding, incoming = headers.get("content-encoding", ""), Incoming(receive)
+    try:
+        with budget.hold() as grow:
+            raw = await read_bytes(incoming, headers, limits, grow)
+            if len(raw) <= PIECE and not encoding:
+                return as_object(raw)
+            return await asyncio.get_running_loop().run_in_executor(
+                budget.parser,  # one at a time, so that no more than one is held decompressed
+                lambda: as_object(decompress(raw, encoding, limits.body_bytes)),
             )
-    check_counts(body, limits.documents)
-    return body
+    except OverloadedError:
+        await _discard(incoming)
+        raise
 
 
 def check_media_type(content_type: str) -> None:
@@ -126,7 +137,7 @@ def check_media_type(content_type: str) -> None:
 
 
 async def read_bytes(
-    receive: Receive, headers: Mapping[str, str], limits: Limits, grow: Callable[[int], None]
+    receive: Incoming, headers: Mapping[str, str], limits: Limits, grow: Callable[[int], None]
 ) -> bytes:
     """The body as it came, if it is short enough and comes in time; `grow` is told every piece."""
     length = headers.get("content-length", "")
@@ -165,16 +176,13 @@ async def _collect(receive: Receive, most: int, grow: Callable[[int], None]) -> 
             return b"".join(pieces)
 
 
-async def _discard(receive: Receive) -> None:
+async def _discard(receive: Incoming) -> None:
     """Read on for a while, so that a client that only writes comes to read the answer."""
     size = 0
     try:
         async with asyncio.timeout(DISCARD_SECONDS):
-            while size < DISCARD_BYTES:
-                message = await receive()
-                size += len(message.get("body", b""))
-                if message["type"] == "http.disconnect" or not message.get("more_body"):
-                    return
+            while size < DISCARD_BYTES and not receive.is_over:
+                size += len((await receive()).get("body", b""))
     except TimeoutError:
         return
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from tamis import __version__
 from tamis.serve.auth import Keys
-from tamis.serve.bodies import BODIES_AT_ONCE, BodyBudget, read_json
+from tamis.serve.bodies import BODIES_AT_ONCE, BodyBudget, check_counts, read_json
 from tamis.serve.dialects.base import MAX_MILLISECONDS, seconds_of
 from tamis.serve.dialects.embeddings import EMBEDDING_DIALECTS
 from tamis.serve.dialects.tamis import parse_search, search_body
@@ -49,8 +49,12 @@ class Service:
         self.budget = BodyBudget(BODIES_AT_ONCE * self.settings.limits.body_bytes)
 
     async def _read(self, request: Request, exchange: Exchange) -> dict[str, Any]:
+        """The body, with no more values than may be looked at one by one."""
         limits = self.settings.limits
-        return await read_json(request.receive, exchange.headers, limits, self.budget)
+        body = await read_json(request.receive, exchange.headers, limits, self.budget)
+        exchange.choose_dialect(body)  # whose errors these are
+        check_counts(body, limits.documents)
+        return body
 
     async def rank(self, request: Request) -> Response:
         """Rank documents, in the shape of path and body."""
