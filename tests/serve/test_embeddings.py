@@ -19,7 +19,7 @@ from tests.serve.applications import TEXTS, client_of, open_small
 import tamis
 from tamis.models import import_model
 from tamis.serve.dialects.embeddings import OpenAiAnswer
-from tamis.serve.embedding import MixedScorer
+from tamis.serve.embedding import MixedScorer, TextToEncode, encode_all
 from tamis.serve.engine import Engine, rank_texts
 from tamis.serve.errors import InferenceError, TooManyTextsError, TruncationError
 from tamis.serve.requests import EmbedRequest, SearchRequest
@@ -242,3 +242,25 @@ def test_queries_of_searches_go_through_the_batches(engine: Engine) -> None:
     assert batches == [1] and answer.tokens > 2 and answer.times.inference > 0
     sieve = tamis.load_sieve(str(engine.served("docs").folder), threads=1)
     assert [item.id for item in answer.items] == [hit.id for hit in sieve.search("drum net", 10)]
+
+
+class Constant:
+    """Gives every text the same embedding."""
+
+    dimensions = 1
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def tokenize_texts(self, texts: Any) -> Any:
+        raise NotImplementedError
+
+    def encode_tokenized(self, encoded: Any) -> Any:
+        return np.full((len(encoded), 1), self.value, np.float32)
+
+
+def test_each_text_of_a_batch_goes_to_its_own_encoder() -> None:
+    query, document = Constant(1), Constant(2)
+    texts = [TextToEncode(encoder, None) for encoder in (query, document, query)]
+    encode_all(texts)
+    assert [None if text.embedding is None else text.embedding[0] for text in texts] == [1, 2, 1]
