@@ -23,7 +23,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_it_is_not_open_to_others_without_keys(
     tiny_cross_encoder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org", "127.example.org"):
         assert "--api-key-file" in refused([str(tiny_cross_encoder), "--host", host], capsys)
 
 
@@ -44,6 +44,7 @@ def test_what_cannot_be_served(
     )
     for origin in ("app.example", "https://app.example/", "https://app.example/page"):
         assert "no origin" in refused([model, "--cors-origin", origin], capsys)
+    assert "--max-body 0" in refused([model, "--max-body", "0"], capsys)
     assert "no-such-model" in refused(["no-such-model", "--port", "0"], capsys)
 
 

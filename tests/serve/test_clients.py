@@ -110,8 +110,16 @@ def test_the_client_of_cohere_asks_a_sieve(
     client = cohere.ClientV2(api_key=KEY, base_url=service.url, httpx_client=connection)
     answer = client.rerank(model="docs", query="drum grain", documents=DOCUMENTS)
     ranked = tamis.load_sieve(hybrid_sieve).rerank("drum grain", DOCUMENTS)
-    assert [result.index for result in answer.results] == [each.index for each in ranked]
-    assert all(0 <= result.relevance_score <= 1 for result in answer.results)
+    assert {result.index for result in answer.results} == {each.index for each in ranked}
+    scores = [result.relevance_score for result in answer.results]
+    assert scores == sorted(scores, reverse=True) and 0 <= scores[-1] <= scores[0] <= 1
+    body = {"query": "drum grain", "documents": DOCUMENTS, "model": "docs"}
+    headers = {"authorization": f"Bearer {KEY}"}
+    ours = connection.post(f"{service.url}/api/rerank", json=body, headers=headers).json()["hits"]
+    assert [hit["index"] for hit in ours] == [each.index for each in ranked]
+    assert {result.index: result.relevance_score for result in answer.results} == {
+        hit["index"]: pytest.approx(hit["score"], abs=1e-6) for hit in ours
+    }
 
 
 class TeiError(Exception):

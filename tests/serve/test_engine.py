@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tamis.serve.errors import (
     UnhealthyError,
     UnknownModelError,
 )
+from tamis.serve.jobs import Job
 from tamis.serve.requests import RankRequest, SearchRequest
 from tamis.serve.settings import ModelPlace, ServeSettings
 from tamis.types import Document
@@ -181,12 +183,31 @@ def test_an_explanation_is_that_of_the_library(
         assert_same(item.explanation, offline)
 
 
-def test_an_explanation_goes_by_what_a_deadline_allowed(engine: Engine) -> None:
-    request = SearchRequest("drum net", "reranking", 2, latency=1e-9, explain=True)
-    answer = engine.answer(request)
+def time_is_up(monkeypatch: pytest.MonkeyPatch, *moments: bool) -> None:
+    """Whether the time of a request is up each time that it is asked; the last holds on."""
+    answers = chain(moments, repeat(moments[-1]))
+    monkeypatch.setattr(Job, "is_over", property(lambda job: next(answers)))
+
+
+def test_an_explanation_goes_by_what_a_deadline_allowed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time_is_up(monkeypatch, True, False)  # when it would be scored; not when it is explained
+    answer = engine.answer(SearchRequest("drum net", "reranking", 2, latency=600, explain=True))
+    assert len(answer.items) == 2 and answer.depth == 0 and not answer.warnings
     for item in answer.items:
         assert item.explanation is not None and item.explanation["rank"] == item.rank
         assert "cross-encoder did not score it" in item.explanation["notes"][0]
+
+
+def test_hits_are_explained_as_long_as_there_is_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time_is_up(monkeypatch, False, False, True)  # scored, the first hit, the second
+    answer = engine.answer(SearchRequest("drum net", "reranking", 3, latency=600, explain=True))
+    assert answer.depth == 20
+    assert [item.explanation is not None for item in answer.items] == [True, False, False]
+    assert answer.warnings == ("1 of 3 hits were explained in time",)
 
 
 def test_hits_are_explained_without_searching_again(

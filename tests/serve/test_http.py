@@ -8,13 +8,14 @@ import json
 import logging
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 import zstandard
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
-from tests.serve.applications import RANK, TEI, client_of
+from tests.serve.applications import RANK, TEI, client_of, open_small
 
 from tamis.serve.dialects import cohere, superset, tamis, tei
 from tamis.serve.engine import Engine
@@ -268,6 +269,7 @@ def test_a_body_has_to_be_said_to_be_json(client: TestClient) -> None:
 
 def test_health_ready_info(client: TestClient, engine: Engine) -> None:
     assert client.get("/health").json() == {"status": "ok"}
+    assert client.head("/health").status_code == client.head("/ready").status_code == 200
     ready = client.get("/ready")
     assert ready.status_code == 200 and ready.json()["ready"]
     assert {*ready.json()["models"]} == {"tiny", "docs"}
@@ -276,6 +278,18 @@ def test_health_ready_info(client: TestClient, engine: Engine) -> None:
     assert info["max_client_batch_size"] == 5 and info["model_id"] == "tiny"
     assert info["models"][1]["documents"] == 42
     assert str(engine.served("docs").folder) not in json.dumps(info)
+
+
+@pytest.mark.parametrize(("name", "length"), [("reranking_sieve", 24), ("hybrid_sieve", 24)])
+def test_how_long_an_input_may_be_where_a_sieve_is_first(
+    name: str, length: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = request.getfixturevalue(name)
+    with closing(open_small(docs=place)) as engine, client_of(engine) as client:
+        info = client.get("/info").json()
+        assert info["max_input_length"] == info["models"][0]["max_length"] == length
+        monkeypatch.setattr(type(engine.served("docs")), "_max_lengths", lambda _: [])
+        assert client.get("/info").json()["max_input_length"] == 200 // 4  # of BM25 alone
 
 
 def values_of(text: str) -> dict[str, float]:
@@ -312,32 +326,48 @@ def test_a_queue_that_is_full_says_when_to_come_back(
     engine: Engine, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admission = engine.served("tiny").admission
-    monkeypatch.setattr(admission, "requests", admission.max_requests)
-    for path, body in {"/rerank": TEI, "/v1/rerank": RANK, "/v2/rerank": RANK}.items():
-        response = client.post(path, json=body)
-        assert response.status_code == 429
-        assert int(response.headers["retry-after"]) >= 1
-        assert int(response.headers["retry-after-ms"]) >= 1
-    assert response.json()["message"]
+    monkeypatch.setattr(admission, "max_requests", 1)
+    monkeypatch.setattr(admission, "pace", 20.0)
+    with admission.admit(130):
+        for path, body in {"/rerank": TEI, "/v1/rerank": RANK, "/v2/rerank": RANK}.items():
+            response = client.post(path, json=body)
+            assert response.status_code == 429
+            assert response.headers["retry-after"] == "7"  # 130 / 20 = 6.5 s
+            assert response.headers["retry-after-ms"] == "6500"
+        assert response.json()["message"].endswith("come back in 7 s")
+        admission.progress(100)
+        monkeypatch.setattr(admission, "pace", 20.0)
+        response = client.post("/v1/rerank", json=RANK)
+        assert response.headers["retry-after-ms"] == "1500"  # 30 / 20
+    assert client.post("/v1/rerank", json=RANK).status_code == 200
 
 
 def test_a_log_line_has_the_id_and_no_text(engine: Engine, client: TestClient) -> None:
     stream = io.StringIO()
+    asked: dict[str, list[dict[str, Any]]] = {
+        path: [
+            {"query": "confidential", "documents": ["confidential"], "return_documents": True},
+            {"query": "confidential", "documents": [["confidential"]]},
+        ]
+        for path in ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/api/rerank")
+    }
+    asked["/api/search"] = [
+        {"query": "drum confidential", "model": "docs", "explain": True},
+        {"query": "confidential", "model": "docs", "filters": "x=y"},
+    ]
     with json_logs(stream):
-        for path in ("/rerank", "/v1/rerank", "/v2/rerank"):
-            body = {"query": "confidential", "documents": ["confidential"], "top_n": 1}
-            client.post(path, json=body)
-            client.post(path, json={"query": "confidential", "documents": [["confidential"]]})
-        client.post(
-            "/api/search", json={"query": "confidential", "model": "docs", "filters": "x=y"}
-        )
+        for path, (good, bad) in asked.items():
+            answer = client.post(path, json=good)
+            assert answer.status_code == 200, answer.text
+            assert "confidential" in answer.text or path == "/score"
+            assert client.post(path, json=bad).status_code == 422
         answered = client.post("/rerank", json=TEI)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert "confidential" not in stream.getvalue()
     last = lines[-1]
     assert last["id"] == answered.headers["x-request-id"] and last["status"] == 200
     assert last["model"] == "tiny" and last["documents"] == 3 and last["tokens"] > 0
-    assert len(lines) == 8 and logging.getLogger("tamis").propagate
+    assert len(lines) == 13 and logging.getLogger("tamis").propagate
 
 
 def test_a_failure_nobody_foresaw_shows_nothing(
@@ -366,6 +396,7 @@ def test_the_description_names_every_path(client: TestClient) -> None:
     described = client.get("/openapi.json").json()
     assert {*described["paths"]} == {
         "/api/search", "/api/rerank", "/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score",
-        "/admin/reload", "/health", "/ready", "/info", "/metrics",
+        "/embed", "/similarity", "/v1/embeddings", "/admin/reload", "/health", "/ready", "/info",
+        "/metrics",
     }  # fmt: skip
     assert client.get("/docs").status_code == 200

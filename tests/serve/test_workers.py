@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, sleep
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
 from tests.serve.running import Running, Start
+
+from tamis.serve.settings import ModelPlace, ServeSettings
+from tamis.serve.supervisor import Supervisor
 
 KEY = "a-key-that-is-long-enough"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -81,8 +87,55 @@ def test_a_worker_that_is_killed_is_replaced(service: Running) -> None:
     assert count(service) > before  # what the killed one counted is kept
 
 
+class Rehearsal(Supervisor):
+    """Starts and ends workers on paper; those of `broken` do not come up."""
+
+    def __init__(self, broken: set[str]) -> None:
+        places = (ModelPlace("m", "m"),)
+        super().__init__(ServeSettings(places, workers=2), socket.socket())
+        self.listener.close()
+        self.broken, self.events = broken, list[str]()
+        self.workers = [self._start(), self._start()]
+        self.events.clear()
+
+    def _start(self) -> Any:
+        name = f"w{len([event for event in self.events if event.startswith('start')])}"
+        name = name if not self.workers else name.replace("w", "new")
+        self.events.append(f"start {name}")
+        return SimpleNamespace(
+            name=name, is_alive=name not in self.broken, error="it does not come up"
+        )
+
+    def _wait_until_ready(self, worker: Any) -> bool:
+        return worker.name not in self.broken
+
+    def _end(self, *workers: Any) -> None:
+        self.events += [f"end {worker.name}" for worker in workers]
+
+
+@pytest.mark.parametrize("broken", ["new0", "new1"])
+def test_a_reload_that_fails_half_way_leaves_the_old_workers_alone(
+    broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Rehearsal({broken})
+    old = list(supervisor.workers)
+    supervisor._restart_all()
+    assert supervisor.workers == old
+    new = [event.removeprefix("start ") for event in supervisor.events if "start" in event]
+    assert new[-1] == broken
+    assert supervisor.events[len(new) :] == [f"end {name}" for name in new]
+    assert "all stays as it is: it does not come up" in caplog.text
+
+
+def test_a_reload_ends_no_worker_before_all_new_ones_answer() -> None:
+    supervisor = Rehearsal(set())
+    supervisor._restart_all()
+    assert supervisor.events == ["start new0", "start new1", "end w0", "end w1"]
+    assert [worker.name for worker in supervisor.workers] == ["new0", "new1"]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("way", ["signal", "request"])
-def test_a_reload_replaces_the_workers_one_by_one(way: str, service: Running) -> None:
+def test_a_reload_replaces_the_workers(way: str, service: Running) -> None:
     old = ask_until_all_answer(service)
     since = len(service.lines())
     if way == "signal":

@@ -194,6 +194,8 @@ def _check(settings: ServeSettings) -> None:
     """Refuse to be open to everyone, and to read keys that are none, before anything is opened."""
     from tamis.serve.auth import Keys
 
+    if settings.limits.body_bytes < 1:
+        raise InputError("--max-body 0 lets no request in", hint="say how large one may be: 32MB")
     for origin in settings.cors_origins:
         if not ORIGIN.fullmatch(origin):
             raise InputError(

@@ -215,21 +215,31 @@ class BiEncoder:
         for side, encoder in ((0, self), (1, self.documents or self)):
             distinct = {id(item[side]): item[side] for item in items}
             place = {key: number for number, key in enumerate(distinct)}
-            rows = encoder._embed_tokenized(list(distinct.values()))
+            rows = encoder.encode_tokenized(list(distinct.values()))
             sides.append(rows[[place[id(item[side])] for item in items]])
         values: NDArray[np.float32] = np.einsum("nd,nd->n", *sides)
         return values
 
     def _encode_chunk(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.int32]]:
-        encoded = self._tokenize(texts)
-        truncated_tokens = [text.length - len(text.ids) for text in encoded]
-        return self._embed_tokenized(encoded), np.array(truncated_tokens, np.int32)
+        tokenized = self.tokenize_texts(texts)
+        return self.encode_tokenized(tokenized.items), tokenized.truncated_tokens
 
     def _tokenize(self, texts: Sequence[str]) -> list[Encoded]:
         room = self.max_length - self.layout.extra
         return self.tokens.encode([self.prompt + text for text in texts], room)
 
-    def _embed_tokenized(self, encoded: Sequence[Encoded]) -> Rows:
+    def tokenize_texts(self, texts: Sequence[str]) -> TokenizedPairs:
+        """Texts alone as token ids; `encode_tokenized` gives the embeddings of its items."""
+        encoded = self._tokenize(texts)
+        lengths = [len(text.ids) + self.layout.extra for text in encoded]
+        truncated_tokens = [text.length - len(text.ids) for text in encoded]
+        return TokenizedPairs(
+            encoded, np.array(lengths, np.int64), np.array(truncated_tokens, np.int32)
+        )
+
+    def encode_tokenized(self, encoded: Sequence[Encoded]) -> Rows:
+        """One row of length one per text, in whatever company it comes."""
+
         def forward(batch: Numbers) -> Rows:
             return self._embed(
                 [self._add_special_tokens(encoded[number]) for number in batch.tolist()]

@@ -1,7 +1,8 @@
 """Which requests are let in: whole ones, as long as they are not too many or have too many tokens.
 
-A request that is let in is answered. One that is not is told when there will be room, from how
-much waits and how fast it has been done lately.
+A request that is let in is answered. One that is not is told when there will be room: when the
+oldest requests have left that take up as much, from what is left to read of them and how fast that
+has gone lately.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Admission:
     ...     try:
     ...         gate.enter(20)
     ...     except OverloadedError as error:
-    ...         print(error, error.retry_after)  # 10 tokens too many at 5,000 a second
-    the queue of 'm' is full: 1 requests, 90 tokens 0.002
+    ...         print(error, error.retry_after)  # once 90 tokens are read at 5,000 a second
+    the queue of 'm' is full: 1 requests, 90 tokens 0.018
     """
 
     model: str
@@ -48,6 +49,11 @@ class Admission:
     """Tokens a second, lately."""
     requests: int = 0
     tokens: int = 0
+    _costs: list[int] = field(default_factory=list, repr=False)
+    """Tokens of each request, the oldest first."""
+    _read: int = 0
+    """Tokens of them that are read."""
+    _is_measured: bool = False
     _lock: Lock = field(default_factory=Lock, repr=False)
     _window_start: float = 0.0
     _window_tokens: int = 0
@@ -75,24 +81,64 @@ class Admission:
                 self._window_start, self._window_tokens = self.clock(), 0
             self.requests += 1
             self.tokens += tokens
+            self._costs.append(tokens)
             self.observer.queue_size(self.model, self.requests, self.tokens)
+
+    def progress(self, tokens: int) -> None:
+        """A batch has read so many tokens of those that are in the queue."""
+        with self._lock:
+            self._read = min(self.tokens, self._read + tokens)
+            self._measure(tokens)
 
     def leave(self, tokens: int, done: bool = True) -> None:
         """Leave the queue; a request that was not `done` says nothing of the pace."""
         with self._lock:
             self.requests -= 1
             self.tokens -= tokens
-            self._window_tokens += tokens if done else 0
-            elapsed = self.clock() - self._window_start
-            if elapsed >= WINDOW and self._window_tokens:
-                measured = self._window_tokens / elapsed
-                self.pace = MEMORY * self.pace + (1 - MEMORY) * measured
-                self._window_start, self._window_tokens = self.clock(), 0
+            self._costs.remove(tokens)
+            read = min(self._read, tokens)
+            self._read -= read
+            self._measure(tokens - read if done else 0)
             self.observer.queue_size(self.model, self.requests, self.tokens)
 
+    def _measure(self, tokens: int) -> None:
+        self._window_tokens += tokens
+        elapsed = self.clock() - self._window_start
+        if elapsed < WINDOW or not self._window_tokens:
+            return
+        measured = self._window_tokens / elapsed
+        memory = MEMORY if self._is_measured else 0.0
+        self.pace = memory * self.pace + (1 - memory) * measured
+        self._is_measured = True
+        self._window_start, self._window_tokens = self.clock(), 0
+
     def _retry_after(self, tokens: int) -> float:
-        """Seconds until a request of so many tokens has room."""
-        over = max(0, self.tokens + min(tokens, self.max_tokens) - self.max_tokens)
-        if self.requests >= self.max_requests:
-            over = max(over, self.tokens // max(1, self.requests))
-        return min(MAX_RETRY_AFTER, max(1, over) / self.pace)
+        """Seconds until enough of the oldest requests have left for one of so many tokens."""
+        over = self.tokens + min(tokens, self.max_tokens) - self.max_tokens
+        leaving = 0
+        for cost in self._costs:
+            leaving += cost
+            if leaving >= over:
+                break
+        return min(MAX_RETRY_AFTER, max(1, leaving - self._read) / self.pace)
+
+
+class Progress(Observer):
+    """Tells the queue of a model what its batches have read, and passes everything on."""
+
+    def __init__(self, admission: Admission) -> None:
+        """The queue's own observer listens behind it."""
+        self.admission, self.inner = admission, admission.observer
+
+    def queue_size(self, model: str, requests: int, tokens: int) -> None:
+        """See `Observer`."""
+        self.inner.queue_size(model, requests, tokens)
+
+    def batch(self, model: str, pairs: int, tokens: int, seconds: float) -> None:
+        """See `Observer`."""
+        self.admission.progress(tokens)
+        self.inner.batch(model, pairs, tokens, seconds)
+
+    def dropped(self, model: str) -> None:
+        """See `Observer`."""
+        self.inner.dropped(model)

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tamis import __version__
+from tamis.serve.dialects.embeddings import EMBEDDING_DIALECTS
 from tamis.serve.errors import MethodError, NotFoundError, ServiceError
 from tamis.serve.exchange import exchange_of
 from tamis.serve.gate import Gate, Guard
@@ -26,6 +27,8 @@ EXPOSED_HEADERS = (
     "X-Tamis-Reranked", "X-Tamis-Truncated-Tokens",
 )  # fmt: skip
 """What a page of another origin may read of an answer."""
+PROBED_PATHS = ("/health", "/ready")
+"""What load balancers ask by HEAD, too."""
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -42,7 +45,8 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
     )  # fmt: skip
     for path, method, handler in routes(service):
-        app.add_api_route(path, handler, methods=[method], response_model=None)
+        methods = [method, "HEAD"] if path in PROBED_PATHS else [method]
+        app.add_api_route(path, handler, methods=methods, response_model=None)
     app.add_exception_handler(HTTPException, partial(_routing_error, service))
     app.add_middleware(Guard, service=service)  # what is added last is outermost
     if service.settings.cors_origins:
@@ -75,6 +79,7 @@ def routes(service: Service) -> list[tuple[str, str, Handler]]:
     ranks = ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/api/rerank")
     return [
         *((path, "POST", service.rank) for path in ranks),
+        *((path, "POST", service.embed) for path in EMBEDDING_DIALECTS),
         ("/api/search", "POST", service.search),
         ("/admin/reload", "POST", service.reload),
         ("/health", "GET", service.health),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tamis.scorers.tokenized import TokenScorer
 from tamis.search.embeddings import CountingEncoder
 from tamis.serve.batcher import Batcher
+from tamis.serve.embedding import TokenEncoder, embeddings_of, texts_to_encode
 from tamis.serve.jobs import Job
 from tamis.types import Pairs, Scorer, Scores
 from tamis.types.pipeline import Scale
@@ -75,7 +76,7 @@ class BatchedScorer:
 
 
 class BatchedEncoder(BatchedScorer):
-    """The same of an encoder, whose queries are encoded at once and alone."""
+    """The same of an encoder; its texts are encoded whatever the time, as a search needs them."""
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Encoder.encode`."""
@@ -86,7 +87,14 @@ class BatchedEncoder(BatchedScorer):
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """See `CountingEncoder`."""
         assert isinstance(self._scorer, CountingEncoder)
-        return self._scorer.encode_with_truncation(texts)
+        if not isinstance(self._scorer, TokenEncoder) or not texts:
+            return self._scorer.encode_with_truncation(texts)
+        self._job.check()
+        start = perf_counter()
+        tokenized = texts_to_encode(self._scorer, texts)
+        self._job.times.tokenization += perf_counter() - start
+        self._job.note(self._job.own(self._batcher.submit(tokenized)).result())
+        return embeddings_of(tokenized), tokenized.truncated_tokens
 
     @property
     def probe_rows(self) -> Any:

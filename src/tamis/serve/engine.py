@@ -34,7 +34,13 @@ from tamis.serve.errors import (
 )
 from tamis.serve.jobs import Job, Request
 from tamis.serve.observer import Observer
-from tamis.serve.requests import RankAnswer, RankRequest, SearchRequest
+from tamis.serve.requests import (
+    EmbedAnswer,
+    EmbedRequest,
+    RankAnswer,
+    RankRequest,
+    SearchRequest,
+)
 from tamis.serve.served import Health, Served
 from tamis.serve.served_model import ServedModel
 from tamis.serve.served_sieve import ServedSieve, open_sieve
@@ -89,27 +95,31 @@ class Engine:
             _log.info("a request came while the service was ending: %s", error)
         return job
 
-    def answer(self, request: Request) -> RankAnswer:
+    def answer(self, request: RankRequest | SearchRequest) -> RankAnswer:
         """The answer to a request, waited for."""
-        return self.submit(request).future.result()
+        answer: RankAnswer = self.submit(request).future.result()
+        return answer
+
+    def embed(self, request: EmbedRequest) -> EmbedAnswer:
+        """The embeddings of texts, waited for."""
+        answer: EmbedAnswer = self.submit(request).future.result()
+        return answer
 
     def _check(self, request: Request) -> None:
         limits = self.settings.limits
         if isinstance(request, SearchRequest):
             check_length(request.query, "the query", "query", limits)
             return
+        if isinstance(request, EmbedRequest):
+            check_number(len(request.texts), "texts", limits)
+            for number, text in enumerate(request.texts):
+                check_length(text, f"text {number}", "texts", limits)
+            return
         for query in request.queries:
             check_length(query, "the query", "query", limits)
             if not query.strip():
                 raise EmptyError("the query is empty", hint="say what to rank by", param="query")
-        if not request.documents:
-            raise EmptyError("there are no documents", hint="send one at least", param="documents")
-        most = limits.documents
-        if len(request.documents) > most:
-            raise TooManyTextsError(
-                f"{len(request.documents)} documents, {most} at most", param="documents",
-                hint="send several requests, or start the service with a larger --max-documents",
-            )  # fmt: skip
+        check_number(len(request.documents), "documents", limits)
         for number, document in enumerate(request.documents):
             check_length(document.text, f"document {number}", "documents", limits)
             check_length(document.title, f"the title of document {number}", "documents", limits)
@@ -233,6 +243,17 @@ class Engine:
         return ServedModel(
             place.name, model, folder, settings.limits, self._tokenizers, self.observer
         )
+
+
+def check_number(number: int, name: str, limits: Limits) -> None:
+    """Refuse no documents, and more than a request may bring."""
+    if not number:
+        raise EmptyError(f"there are no {name}", hint="send one at least", param=name)
+    if number > limits.documents:
+        raise TooManyTextsError(
+            f"{number} {name}, {limits.documents} at most", param=name,
+            hint="send several requests, or start the service with a larger --max-documents",
+        )  # fmt: skip
 
 
 def check_length(text: str, name: str, param: str, limits: Limits) -> None:

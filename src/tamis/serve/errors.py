@@ -13,6 +13,7 @@ ServiceError              500  Backend
 ├── MediaTypeError        415  Validation    not JSON, or compressed in an unknown way
 ├── InvalidError          422  Validation    of the wrong type, out of bounds
 ├── TooManyTextsError     422  Validation    more texts than a request may bring
+├── ModelTypeError        422  Backend       a model that has no embeddings (TEI: 424)
 ├── TruncationError       422  Tokenizer     a text is too long, and truncating is not wanted
 ├── OverloadedError       429  Overloaded    the queue is full; when to come back
 ├── ClientGoneError       499  Backend       nobody waits for the answer
@@ -22,6 +23,7 @@ ServiceError              500  Backend
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Literal
 
 from tamis.errors import TamisError
@@ -120,6 +122,12 @@ class TooManyTextsError(ServiceError):
     status, tei_type, code, cause = 422, "Validation", "too_many_documents", "batch_size"
 
 
+class ModelTypeError(ServiceError):
+    """A model that has no embeddings was asked for some."""
+
+    status, tei_type, code, cause = 422, "Backend", "model_type", "model_type"
+
+
 class TruncationError(ServiceError):
     """A text is too long, and truncating is not wanted."""
 
@@ -132,7 +140,7 @@ class OverloadedError(ServiceError):
     status, tei_type, code, cause = 429, "Overloaded", "overloaded", "overloaded"
 
     def __init__(self, message: str, *, retry_after: float) -> None:
-        super().__init__(message, hint=f"come back in {max(1, round(retry_after))} s")
+        super().__init__(message, hint=f"come back in {max(1, ceil(retry_after))} s")
         self.retry_after = retry_after
 
 

@@ -20,7 +20,7 @@ from tamis.serve.dialects.superset import Score, Superset
 from tamis.serve.dialects.tamis import Tamis
 from tamis.serve.dialects.tei import Tei
 from tamis.serve.errors import OverloadedError, ServiceError
-from tamis.serve.requests import RankAnswer
+from tamis.serve.requests import EmbedAnswer, RankAnswer
 from tamis.serve.settings import DialectName
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -32,8 +32,11 @@ DEFAULT_DIALECTS = {
     "/v2/rerank": "cohere",
     "/score": "score",
     "/v1/score": "score",
+    "/embed": "tei",
+    "/similarity": "tei",
+    "/v1/embeddings": "superset",
 }
-"""Of a path; any other speaks tamis."""
+"""Of a path, of its errors alone where it gives embeddings; any other speaks tamis."""
 FORCED_PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
 """Where --dialect applies."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -75,7 +78,8 @@ class Exchange:
     def respond(self, body: Any, status: int = 200, **headers: str) -> Response:
         """A body as JSON."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return Response(orjson.dumps(body), status, named, media_type="application/json")
+        content = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+        return Response(content, status, named, media_type="application/json")
 
     def respond_error(self, error: ServiceError) -> Response:
         """An error in the shape of the request."""
@@ -101,15 +105,33 @@ class Exchange:
         )  # fmt: skip
         return self.respond(
             body,
-            x_total_time=_whole_ms(times.total),
-            x_queue_time=_whole_ms(times.queue),
-            x_tokenization_time=_whole_ms(times.tokenization),
-            x_inference_time=_whole_ms(times.inference),
-            x_compute_tokens=str(answer.tokens),
+            200,
             x_tamis_reranked=str(answer.reranked).lower(),
             x_tamis_depth=str(answer.depth or 0),
-            x_tamis_truncated_tokens=str(answer.truncated_tokens),
+            **_read_headers(answer),
         )
+
+    def respond_embeddings(self, body: Any, answer: EmbedAnswer) -> Response:
+        """Embeddings, or what was made of them, with the headers of TEI."""
+        self.facts.update(
+            model=answer.model, texts=len(answer.embeddings), tokens=answer.tokens,
+            truncated_tokens=answer.truncated_tokens,
+            queue_ms=_ms(answer.times.queue), inference_ms=_ms(answer.times.inference),
+        )  # fmt: skip
+        return self.respond(body, 200, **_read_headers(answer))
+
+
+def _read_headers(answer: RankAnswer | EmbedAnswer) -> dict[str, str]:
+    """What a model read, and in what time."""
+    times = answer.times
+    return {
+        "x_total_time": _whole_ms(times.total),
+        "x_queue_time": _whole_ms(times.queue),
+        "x_tokenization_time": _whole_ms(times.tokenization),
+        "x_inference_time": _whole_ms(times.inference),
+        "x_compute_tokens": str(answer.tokens),
+        "x_tamis_truncated_tokens": str(answer.truncated_tokens),
+    }
 
 
 def _ms(seconds: float) -> float:

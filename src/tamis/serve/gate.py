@@ -30,6 +30,9 @@ METHODS: Mapping[str, str] = {
     "/score": "score",
     "/v1/score": "score",
     "/api/search": "search",
+    "/embed": "embed",
+    "/v1/embeddings": "embed",
+    "/similarity": "similarity",
 }
 """What the metrics count requests to a path as."""
 _log = logging.getLogger(__name__)

@@ -17,9 +17,16 @@ from tamis.serve.errors import (
     ServiceError,
     UnhealthyError,
 )
-from tamis.serve.requests import RankAnswer, RankRequest, SearchRequest, Times
+from tamis.serve.requests import (
+    EmbedAnswer,
+    EmbedRequest,
+    RankAnswer,
+    RankRequest,
+    SearchRequest,
+    Times,
+)
 
-Request = RankRequest | SearchRequest
+Request = RankRequest | SearchRequest | EmbedRequest
 
 
 @dataclass(eq=False)
@@ -31,7 +38,8 @@ class Job:
     latency: float | None = None
     """Seconds it may take, counted from `start`."""
     start: float = field(default_factory=perf_counter)
-    future: Future[RankAnswer] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)
+    """A `RankAnswer`, or an `EmbedAnswer` to an `EmbedRequest`."""
     times: Times = field(default_factory=Times)
     tokens: int = 0
     """Tokens that a model read for it."""
@@ -83,7 +91,7 @@ class Job:
         if self.is_cancelled:
             raise ClientGoneError("the client has gone")
 
-    def succeed(self, answer: RankAnswer) -> None:
+    def succeed(self, answer: RankAnswer | EmbedAnswer) -> None:
         """Hand out the answer."""
         self.times.total = perf_counter() - self.start
         try:

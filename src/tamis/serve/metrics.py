@@ -20,7 +20,7 @@ from prometheus_client import (
 
 from tamis.serve.errors import ServiceError
 from tamis.serve.observer import Observer
-from tamis.serve.requests import RankAnswer
+from tamis.serve.requests import EmbedAnswer, RankAnswer
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 SECONDS = (
@@ -53,7 +53,9 @@ class Metrics(Observer):
         self.requests = counter("request_count", "Requests.", "method")
         self.successes = counter("request_success", "Requests that were answered.", "method")
         self.failures = counter("request_failure", "Requests that were not, by cause.", "err")
-        self.predicted = counter("predict_count", "Pairs that were scored.", "model")
+        self.predicted = counter(
+            "predict_count", "Pairs that were scored, texts that were encoded.", "model"
+        )
         self.duration = seconds("request_duration", "Seconds a request.", "method")
         self.tokenization = seconds("request_tokenization_duration", "Of it tokenising.")
         self.queue = seconds("request_queue_duration", "Of it waiting for a batch.")
@@ -61,7 +63,7 @@ class Metrics(Observer):
         self.stages = seconds("request_stage_duration", "Seconds a stage.", "model", "stage")
         self.input_length = sizes("request_input_length", "Tokens a request.")
         self.documents = sizes("request_documents", "Documents a request.")
-        self.batch_size = sizes("batch_next_size", "Pairs a batch.", "model")
+        self.batch_size = sizes("batch_next_size", "Pairs and texts a batch.", "model")
         self.batch_tokens = sizes("batch_next_tokens", "Tokens a batch.", "model")
         self.batch_seconds = seconds("batch_inference_duration", "Seconds a batch.", "model")
         self.queued = gauge("queue_size", "Requests that wait or run.", "model")
@@ -84,7 +86,7 @@ class Metrics(Observer):
         """See `Observer`."""
         self.dropped_work.labels(model).inc()
 
-    def answered(self, method: str, answer: RankAnswer, seconds: float) -> None:
+    def answered(self, method: str, answer: RankAnswer | EmbedAnswer, seconds: float) -> None:
         """A request was answered."""
         self.successes.labels(method).inc()
         self.duration.labels(method).observe(seconds)
@@ -92,6 +94,8 @@ class Metrics(Observer):
         self.queue.observe(answer.times.queue)
         self.inference.observe(answer.times.inference)
         self.input_length.observe(answer.tokens)
+        if isinstance(answer, EmbedAnswer):
+            return
         self.documents.observe(answer.candidates)
         for stage in answer.stages:
             self.stages.labels(answer.model, stage.name).observe(stage.seconds)

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from tamis import __version__
-from tamis.serve.dialects import cohere, superset, tamis, tei
+from tamis.serve.dialects import cohere, embeddings, superset, tamis, tei
 
 ERRORS = {
     "400": "The body is not JSON, or there is nothing to rank.",
@@ -20,7 +20,7 @@ ERRORS = {
     "413": "The body has too many bytes.",
     "415": "The body is not said to be JSON, or compressed in an unknown way.",
     "422": "A value is of the wrong type or out of bounds.",
-    "424": "The model failed (TEI).",
+    "424": "The model failed, or has no embeddings (TEI).",
     "429": "The queue is full; Retry-After says when to come back.",
     "500": "The model failed.",
     "503": "An index or a model cannot be read.",
@@ -86,6 +86,17 @@ ENDPOINTS = (
         "/v1/score", "Score as vLLM", superset.ScoreAnswer, superset.ScoreBody,
         superset.SupersetErrorBody,
     ),
+    Endpoint(
+        "/embed", "Encode as TEI", list[list[float]], embeddings.TeiEmbedRequest, tei.TeiErrorBody
+    ),
+    Endpoint(
+        "/similarity", "Cosines as TEI", list[float], embeddings.SimilarityRequest,
+        tei.TeiErrorBody,
+    ),
+    Endpoint(
+        "/v1/embeddings", "Encode as OpenAI", embeddings.OpenAiAnswer, embeddings.OpenAiRequest,
+        superset.SupersetErrorBody,
+    ),
     Endpoint("/admin/reload", "Open all models and sieves anew", dict[str, Any]),
     Endpoint("/health", "The process answers", StatusBody, method="get"),
     Endpoint("/ready", "What is served can be read", ReadyBody, method="get"),
@@ -126,7 +137,7 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     if endpoint.path == "/ready":
         failures["503"] = {"description": "Not ready.", **_json(schemas[endpoint.path, "answer"])}
     if endpoint.path == "/admin/reload":
-        answers["202"] = {"description": "Workers restart one by one.", **answers["200"]}
+        answers["202"] = {"description": "New workers take the place of the old.", **answers["200"]}
     operation = {"summary": endpoint.summary, "responses": answers | failures}
     if endpoint.request is None:
         return operation

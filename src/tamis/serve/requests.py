@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tamis.fitting.answers import AnswerHit, StageTime
 from tamis.types import Document
 
@@ -51,6 +54,22 @@ class SearchRequest:
     latency: float | None = None
     explain: bool = False
     method: str = "search"
+
+
+@dataclass(frozen=True)
+class EmbedRequest:
+    """Encode texts."""
+
+    texts: tuple[str, ...]
+    model: str | None = None
+    are_queries: bool = False
+    """Whether they are encoded as queries, where a model makes a difference; else as documents."""
+    dimensions: int | None = None
+    """How many a client expects."""
+    truncate: bool = True
+    method: str = "embed"
+    latency: float | None = None
+    """Not used: all texts are encoded."""
 
 
 @dataclass(frozen=True)
@@ -113,3 +132,14 @@ class RankAnswer:
     def reranked(self) -> bool:
         """Whether a model scored any."""
         return bool(self.depth)
+
+
+@dataclass(frozen=True, eq=False)
+class EmbedAnswer:
+    """Embeddings, one row a text, of length one."""
+
+    model: str
+    embeddings: NDArray[np.float32]
+    tokens: int
+    truncated_tokens: int
+    times: Times

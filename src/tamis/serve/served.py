@@ -12,8 +12,8 @@ from typing import Any
 from tamis.fitting.sieve import INDEX
 from tamis.serve.admission import Admission
 from tamis.serve.batcher import Batcher
-from tamis.serve.jobs import Job
-from tamis.serve.requests import RankRequest, SearchRequest
+from tamis.serve.jobs import Job, Request
+from tamis.serve.requests import RankRequest
 from tamis.serve.settings import Limits
 
 CHARACTERS_PER_TOKEN = 4
@@ -63,7 +63,7 @@ class Served(ABC):
         """What runs its models."""
 
     @abstractmethod
-    def estimate(self, request: RankRequest | SearchRequest) -> int:
+    def estimate(self, request: Request) -> int:
         """About how many tokens a request has."""
 
     @abstractmethod

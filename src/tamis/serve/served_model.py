@@ -16,12 +16,27 @@ from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.tokenized import TokenizedPairs, TokenScorer
 from tamis.search.build import searched_text
 from tamis.search.hits import score_of_scale
+from tamis.serve.admission import Progress
 from tamis.serve.batcher import Batcher, Scored
-from tamis.serve.errors import InferenceError, TruncationError, UnknownModelError
-from tamis.serve.jobs import Job
+from tamis.serve.embedding import TokenEncoder, batchable, embeddings_of, texts_to_encode
+from tamis.serve.errors import (
+    InferenceError,
+    InvalidError,
+    ModelTypeError,
+    TruncationError,
+    UnknownModelError,
+)
+from tamis.serve.jobs import Job, Request
 from tamis.serve.observer import Observer
-from tamis.serve.requests import RankAnswer, RankedItem, RankRequest, SearchRequest
-from tamis.serve.served import Served, estimated_tokens, new_admission
+from tamis.serve.requests import (
+    EmbedAnswer,
+    EmbedRequest,
+    RankAnswer,
+    RankedItem,
+    RankRequest,
+    SearchRequest,
+)
+from tamis.serve.served import CHARACTERS_PER_TOKEN, Served, estimated_tokens, new_admission
 from tamis.serve.settings import Limits
 from tamis.types import Pairs
 
@@ -41,7 +56,9 @@ class ServedModel(Served):
         super().__init__(name, folder, new_admission(name, limits, observer=observer))
         assert isinstance(model.scorer, TokenScorer)
         self.model, self._scorer, self._pool = model, model.scorer, pool
-        self.batcher = Batcher(self._scorer, limits.batch_tokens, name, observer)
+        self.batcher = Batcher(
+            batchable(self._scorer), limits.batch_tokens, name, Progress(self.admission)
+        )
         self.longest = int(getattr(model.scorer, "max_length", 512))
 
     @property
@@ -49,14 +66,22 @@ class ServedModel(Served):
         """See `Served.batchers`."""
         return [self.batcher]
 
-    def estimate(self, request: RankRequest | SearchRequest) -> int:
+    def estimate(self, request: Request) -> int:
         """See `Served.estimate`."""
         if isinstance(request, SearchRequest):
             raise UnknownModelError(
                 f"{self.name!r} is a model, which has no documents to search", param="model",
                 hint="search a sieve, or rank documents of your own with POST /api/rerank",
             )  # fmt: skip
-        return estimated_tokens(request, self.longest)
+        if isinstance(request, RankRequest):
+            return estimated_tokens(request, self.longest)
+        if not isinstance(self._scorer, TokenEncoder):
+            raise ModelTypeError(
+                f"{self.name!r} has no embeddings: it is no bi-encoder", param="model",
+                hint="name a bi-encoder, or rank documents with it",
+            )  # fmt: skip
+        tokens = (len(text) // CHARACTERS_PER_TOKEN + 3 for text in request.texts)
+        return sum(min(self.longest, count) for count in tokens)
 
     def start(self, job: Job) -> None:
         """See `Served.start`."""
@@ -68,8 +93,11 @@ class ServedModel(Served):
             self.batcher.observer.dropped(self.name)
             return
         try:
-            start = perf_counter()
             request = job.request
+            if isinstance(request, EmbedRequest):
+                self._encode(job, request)
+                return
+            start = perf_counter()
             assert isinstance(request, RankRequest)
             pairs = self._scorer_for(request).tokenize(pairs_of(request))
             check_fits(request, pairs)
@@ -77,6 +105,37 @@ class ServedModel(Served):
             work = job.own(self.batcher.submit(pairs, job.deadline))
             work.add_done_callback(partial(self._finish, job, request))
         except Exception as error:  # whatever goes wrong is the outcome of this request
+            job.fail(error)
+
+    def _encode(self, job: Job, request: EmbedRequest) -> None:
+        """Hand the texts of a request to the batches."""
+        encoder = self._scorer
+        if not request.are_queries:
+            encoder = getattr(self._scorer, "documents", None) or encoder
+        assert isinstance(encoder, TokenEncoder)
+        if request.dimensions not in (None, encoder.dimensions):
+            raise InvalidError(
+                f"{self.name!r} has {encoder.dimensions} dimensions", param="dimensions",
+                hint="leave it out",
+            )  # fmt: skip
+        start = perf_counter()
+        texts = texts_to_encode(encoder, request.texts)
+        check_fits(request, texts)
+        job.times.tokenization = perf_counter() - start
+        work = job.own(self.batcher.submit(texts))
+        work.add_done_callback(partial(self._finish_encoding, job, texts))
+
+    def _finish_encoding(self, job: Job, texts: TokenizedPairs, work: Future[Scored]) -> None:
+        if work.cancelled():
+            return
+        try:
+            job.note(work.result())
+            embeddings = embeddings_of(texts)
+            if not np.isfinite(embeddings).all():
+                raise InferenceError("an embedding is not finite", hint="is the model damaged?")
+            truncated_tokens = int(texts.truncated_tokens.sum())
+            job.succeed(EmbedAnswer(self.name, embeddings, job.tokens, truncated_tokens, job.times))
+        except Exception as error:  # as above
             job.fail(error)
 
     def _finish(self, job: Job, request: RankRequest, work: Future[Scored]) -> None:
@@ -133,6 +192,7 @@ class ServedModel(Served):
             "type": type(self._scorer).__name__,
             "scale": self.model.scale,
             "max_length": self.longest,
+            "dimensions": getattr(self._scorer, "dimensions", None),
             "backend": getattr(runtime, "backend", None),
             "device": getattr(runtime, "device", None),
             "dtype": getattr(runtime, "dtype", None),
@@ -149,14 +209,15 @@ def pairs_of(request: RankRequest) -> Pairs:
     return Pairs(request.queries, texts, index)
 
 
-def check_fits(request: RankRequest, pairs: TokenizedPairs) -> None:
+def check_fits(request: RankRequest | EmbedRequest, pairs: TokenizedPairs) -> None:
     """Refuse texts that do not fit, where the request does not want them truncated."""
     if request.truncate or not pairs.truncated_tokens.any():
         return
     number = int(pairs.truncated_tokens.argmax())
     kept, over = int(pairs.lengths[number]), int(pairs.truncated_tokens[number])
+    beside = "with the query " if isinstance(request, RankRequest) else ""
     raise TruncationError(
-        f"text {number} has {over} tokens too many: with the query there is room for {kept}",
+        f"text {number} has {over} tokens too many: {beside}there is room for {kept}",
         hint="shorten it, or send truncate: true",
         param="truncate",
     )

@@ -18,12 +18,20 @@ from tamis.pipeline.interpolation import Interpolate
 from tamis.pipeline.rerank import Rerank
 from tamis.scorers.tokenized import TokenScorer
 from tamis.search.dense import DenseSource
+from tamis.serve.admission import Progress
 from tamis.serve.batched_scorer import BatchedScorer, batched
 from tamis.serve.batcher import Batcher
-from tamis.serve.errors import TruncationError
-from tamis.serve.jobs import Job
+from tamis.serve.embedding import batchable
+from tamis.serve.errors import ModelTypeError, TruncationError
+from tamis.serve.jobs import Job, Request
 from tamis.serve.observer import Observer
-from tamis.serve.requests import RankAnswer, RankedItem, RankRequest, SearchRequest
+from tamis.serve.requests import (
+    EmbedRequest,
+    RankAnswer,
+    RankedItem,
+    RankRequest,
+    SearchRequest,
+)
 from tamis.serve.served import Health, Served, estimated_tokens, new_admission
 from tamis.serve.settings import Limits
 from tamis.types import Scorer, Source, Stage
@@ -47,7 +55,9 @@ class ServedSieve(Served):
         super().__init__(name, sieve.path, new_admission(name, limits, observer=observer))
         self.sieve, self._pool, self._observer = sieve, pool, observer
         self._batchers = {
-            id(scorer): Batcher(scorer, limits.batch_tokens, name, observer)
+            id(scorer): Batcher(
+                batchable(scorer), limits.batch_tokens, name, Progress(self.admission)
+            )
             for scorer in {id(each): each for each in scorers_of(sieve)}.values()
             if isinstance(scorer, TokenScorer)
         }
@@ -59,8 +69,13 @@ class ServedSieve(Served):
         """See `Served.batchers`."""
         return list(self._batchers.values())
 
-    def estimate(self, request: RankRequest | SearchRequest) -> int:
+    def estimate(self, request: Request) -> int:
         """See `Served.estimate`: a search reads as many as those before."""
+        if isinstance(request, EmbedRequest):
+            raise ModelTypeError(
+                f"{self.name!r} is a sieve, which gives no embeddings", param="model",
+                hint="serve the bi-encoder too: NAME=MODEL",
+            )  # fmt: skip
         if isinstance(request, RankRequest):
             return SEARCH_TOKENS + estimated_tokens(request, LONGEST * 100)
         return SEARCH_TOKENS + round(self._search_tokens)
@@ -75,6 +90,7 @@ class ServedSieve(Served):
             return
         try:
             request = job.request
+            assert not isinstance(request, EmbedRequest)
             if isinstance(request, SearchRequest):
                 answer = self._search(job, request)
                 with self._lock:
@@ -177,11 +193,17 @@ class ServedSieve(Served):
             return Health(False, True, f"the index of {self.name!r} cannot be read: {reason}")
         return health
 
+    def _max_lengths(self) -> list[int]:
+        """Tokens that each of its models reads at most."""
+        known = [getattr(scorer, "max_length", None) for scorer in scorers_of(self.sieve)]
+        return [length for length in known if length is not None]
+
     def facts(self) -> dict[str, Any]:
         """See `Served.facts`."""
         return {
             "name": self.name,
             "kind": self.kind,
+            "max_length": max(lengths) if (lengths := self._max_lengths()) else None,
             "documents": self.sieve.index.num_documents,
             "selected": self.sieve.manifest.get("selected"),
             "verified": self.sieve.verified,

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -15,8 +15,9 @@ from starlette.responses import Response
 
 from tamis import __version__
 from tamis.serve.auth import Keys
-from tamis.serve.bodies import read_json
+from tamis.serve.bodies import BODIES_AT_ONCE, BodyBudget, check_counts, read_json
 from tamis.serve.dialects.base import MAX_MILLISECONDS, seconds_of
+from tamis.serve.dialects.embeddings import EMBEDDING_DIALECTS
 from tamis.serve.dialects.tamis import parse_search, search_body
 from tamis.serve.engine import Engine
 from tamis.serve.errors import ClientGoneError, ForbiddenError, InvalidError
@@ -24,7 +25,7 @@ from tamis.serve.exchange import Exchange, exchange_of
 from tamis.serve.jobs import Job
 from tamis.serve.jobs import Request as EngineRequest
 from tamis.serve.metrics import Metrics
-from tamis.serve.requests import RankAnswer
+from tamis.serve.served import CHARACTERS_PER_TOKEN
 from tamis.serve.settings import ServeSettings
 
 LATENCY_HEADER = "x-latency-ms"
@@ -42,11 +43,23 @@ class Service:
     parent: int | None = None
     """The process that restarts workers, if this is one."""
     is_ending: bool = False
+    budget: BodyBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.budget = BodyBudget(BODIES_AT_ONCE * self.settings.limits.body_bytes)
+
+    async def _read(self, request: Request, exchange: Exchange) -> dict[str, Any]:
+        """The body, with no more values than may be looked at one by one."""
+        limits = self.settings.limits
+        body = await read_json(request.receive, exchange.headers, limits, self.budget)
+        exchange.choose_dialect(body)  # whose errors these are
+        check_counts(body, limits.documents)
+        return body
 
     async def rank(self, request: Request) -> Response:
         """Rank documents, in the shape of path and body."""
         exchange = exchange_of(request.scope)
-        body = await read_json(request.receive, exchange.headers, self.settings.limits)
+        body = await self._read(request, exchange)
         dialect = exchange.choose_dialect(body)
         parsed = dialect.parse(body)
         asked = parsed.request
@@ -58,16 +71,24 @@ class Service:
     async def search(self, request: Request) -> Response:
         """Search a sieve."""
         exchange = exchange_of(request.scope)
-        body = await read_json(request.receive, exchange.headers, self.settings.limits)
+        body = await self._read(request, exchange)
         asked = parse_search(body)
         if asked.latency is None:
             asked = replace(asked, latency=latency_of(exchange))
         answer = await self._answer(asked, request.receive, exchange)
         return exchange.respond_answer(search_body(answer, asked, exchange.id), answer)
 
+    async def embed(self, request: Request) -> Response:
+        """Encode texts, in the shape of the path."""
+        exchange = exchange_of(request.scope)
+        dialect = EMBEDDING_DIALECTS[exchange.path]
+        parsed = dialect.parse(await self._read(request, exchange))
+        answer = await self._answer(parsed.request, request.receive, exchange)
+        return exchange.respond_embeddings(dialect.answer(answer, parsed), answer)
+
     async def _answer(
         self, asked: EngineRequest, receive: Callable[[], Awaitable[Any]], exchange: Exchange
-    ) -> RankAnswer:
+    ) -> Any:
         job = self.engine.submit(asked)
         answer = await wait_for(job, receive)
         self.metrics.answered(asked.method, answer, exchange.seconds)
@@ -98,7 +119,8 @@ class Service:
             "model_dtype": first.get("dtype"),
             "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
             "max_concurrent_requests": limits.queued_requests,
-            "max_input_length": first.get("max_length"),
+            "max_input_length": first.get("max_length")
+            or limits.text_characters // CHARACTERS_PER_TOKEN,
             "max_batch_tokens": limits.batch_tokens,
             "max_client_batch_size": limits.documents,
             "auto_truncate": True,
@@ -138,7 +160,7 @@ class Service:
         return list(names)
 
 
-async def wait_for(job: Job, receive: Callable[[], Awaitable[Any]]) -> RankAnswer:
+async def wait_for(job: Job, receive: Callable[[], Awaitable[Any]]) -> Any:
     """The answer of a job, unless its client goes before: then what is not computed is dropped."""
     answer = asyncio.wrap_future(job.future)
     gone = asyncio.ensure_future(_disconnected(receive))

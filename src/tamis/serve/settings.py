@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from ipaddress import ip_address
 from typing import Any, Literal, get_args
 
 DialectName = Literal["auto", "tei", "cohere", "superset", "tamis"]
 DIALECT_NAMES: tuple[DialectName, ...] = get_args(DialectName)
-LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,15 @@ class ServeSettings:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return self.host in LOOPBACK_HOSTS or self.host.startswith("127.")
+        """Whether only this machine can reach it: an address says so, a name does not.
+
+        >>> [ServeSettings((), host).is_loopback for host in ("127.0.0.9", "127.example.com")]
+        [True, False]
+        """
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, for a worker process."""

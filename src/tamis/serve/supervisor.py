@@ -1,4 +1,4 @@
-"""The parent of several workers: starts them, replaces those that die, restarts them one by one.
+"""The parent of several workers: starts them, replaces those that die, and all for a reload.
 
 All workers take connections from one socket, which the parent holds open: while one is replaced,
 the others answer, and what is not taken yet waits.
@@ -126,7 +126,7 @@ class Supervisor:
         """Look after the workers once."""
         if self.wants_reload:
             self.wants_reload = False
-            self._restart_one_by_one()
+            self._restart_all()
         select.select([], [], [], TICK)
         for worker in self.workers:
             worker.read(0)
@@ -144,18 +144,26 @@ class Supervisor:
         self._next_start = monotonic() + self._pause
         self.workers = [each for each in self.workers if each is not worker] + [self._start()]
 
-    def _restart_one_by_one(self) -> None:
-        """New workers in place of the old, each once it answers; where one does not, all stays."""
-        for old in list(self.workers):
-            new = self._start()
-            if not self._wait_until_ready(new):
-                if new.is_alive:
-                    new.process.kill()
-                new.process.wait()
-                _log.error("the reload failed, all stays as it is: %s", new.error)
+    def _restart_all(self) -> None:
+        """New workers, one after the other, and then the end of the old.
+
+        Where one does not come up the new ones end and all the old stay: no two sieves are served
+        side by side for longer than this takes.
+        """
+        started: list[Worker] = []
+        for _ in self.workers:
+            started.append(self._start())
+            if not self._wait_until_ready(started[-1]):
+                if started[-1].is_alive:
+                    started[-1].process.kill()
+                self._end(*started)
+                if not self.is_ending:
+                    error = started[-1].error
+                    _log.error("the reload failed, all stays as it is: %s", error)
                 return
-            self.workers = [new if each is old else each for each in self.workers]
-            self._end(old)
+        old, self.workers = self.workers, started
+        for worker in old:
+            self._end(worker)
         _log.info("reloaded: %d workers are new", len(self.workers))
 
     def _end(self, *workers: Worker) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tamis.serve.errors import InvalidError, ServiceError
-from tamis.serve.requests import RankAnswer, RankRequest
+from tamis.serve.requests import RankAnswer, RankedItem, RankRequest
 from tamis.types import Document
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -33,6 +33,11 @@ class DocumentObject(BaseModel):
     title: str | None = None
 
 
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""Looked at up to the first that is wrong."""
+Documents = Annotated[list[str | DocumentObject], Field(fail_fast=True)]
+
+
 @dataclass(frozen=True)
 class Parsed:
     """A request, and how its answer is to look."""
@@ -42,6 +47,8 @@ class Parsed:
     """As they came."""
     return_documents: bool = False
     raw_scores: bool = False
+    warnings: tuple[str, ...] = ()
+    """What a client wishes that is not done."""
 
     def __post_init__(self) -> None:
         if self.return_documents:
@@ -152,9 +159,52 @@ def seconds_of(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def warnings_of(answer: RankAnswer) -> list[str]:
+@dataclass(frozen=True)
+class ShownItem:
+    """A document in an answer with the numbers that the shapes of others send."""
+
+    item: RankedItem
+    relevance: float
+    """From 0 to 1."""
+    score: float
+    """The model's own where that is asked for, else the same."""
+
+    @property
+    def index(self) -> int:
+        """Its place in the request."""
+        assert self.item.index is not None
+        return self.item.index
+
+
+def shown_items(answer: RankAnswer, parsed: Parsed) -> list[ShownItem]:
+    """The documents in descending order of the score that is sent; of equal ones, as ranked.
+
+    One that was not scored has the score 0, or the lowest of the others where that is below 0.
+    """
+    shown = [_as_shown(item, parsed.raw_scores) for item in answer.items if item.score is not None]
+    least = min([0.0, *(each.score for each in shown)])
+    late = [ShownItem(item, 0.0, least) for item in answer.items if item.score is None]
+    return sorted([*shown, *late], key=lambda each: -each.score)
+
+
+def _as_shown(item: RankedItem, raw: bool) -> ShownItem:
+    score = item.score or 0.0
+    own = item.raw_score if raw else score
+    return ShownItem(item, score, score if own is None else own)
+
+
+def unused_keys(body: Mapping[str, Any], *names: str) -> tuple[str, ...]:
+    """What to warn of where a body has keys that mean something elsewhere.
+
+    >>> unused_keys({"query": "q", "truncate_prompt_tokens": 9}, "truncate_prompt_tokens")
+    ('truncate_prompt_tokens is not used',)
+    """
+    return tuple(f"{name} is not used" for name in names if body.get(name) is not None)
+
+
+def warnings_of(answer: RankAnswer, parsed: Parsed | None = None) -> list[str]:
     """What a client should know that its shape has no place for."""
-    warnings = list(answer.warnings)
+    warnings = [*(parsed.warnings if parsed else ()), *answer.warnings]
     if answer.truncated_tokens:
         warnings.append(f"{answer.truncated_tokens} tokens did not fit the model")
     if answer.out_of_time:

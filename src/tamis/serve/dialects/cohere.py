@@ -10,12 +10,15 @@ from typing_extensions import TypedDict
 
 from tamis.serve.dialects.base import (
     MAX_MILLISECONDS,
-    DocumentObject,
+    Documents,
     Parsed,
+    ShownItem,
     StrictBody,
     as_documents,
     read_body,
     seconds_of,
+    shown_items,
+    unused_keys,
     warnings_of,
 )
 from tamis.serve.errors import ServiceError
@@ -26,7 +29,7 @@ class CohereRequest(StrictBody):
     """`POST /v2/rerank` of Cohere; what vLLM's clients add is taken, too."""
 
     query: str
-    documents: list[str | DocumentObject]
+    documents: Documents
     model: str | None = None
     top_n: int | None = Field(None, ge=0, description="0 or null: all")
     max_tokens_per_doc: int | None = Field(None, ge=1)
@@ -102,17 +105,19 @@ class Cohere:
             latency=seconds_of(read.latency_ms),
             document_tokens=read.max_tokens_per_doc,
         )
-        return Parsed(request, body["documents"], bool(read.return_documents))
+        unused = unused_keys(body, "truncate_prompt_tokens", "use_activation")
+        documents = body["documents"]
+        return Parsed(request, documents, bool(read.return_documents), warnings=unused)
 
     def answer(self, answer: RankAnswer, parsed: Parsed, request_id: str) -> CohereAnswer:
-        """See `Dialect.answer`; a document that was not scored in time has the score 0."""
+        """See `Dialect.answer`."""
         meta: CohereMeta = {
             "api_version": {"version": "2"},
             "tokens": {"input_tokens": answer.tokens},
         }
-        if warnings := warnings_of(answer):
+        if warnings := warnings_of(answer, parsed):
             meta["warnings"] = warnings
-        results = [cohere_result(number, answer, parsed) for number in range(len(answer.items))]
+        results = [cohere_result(shown, parsed) for shown in shown_items(answer, parsed)]
         return {"id": request_id, "results": results, "meta": meta}
 
     def error(self, error: ServiceError, request_id: str) -> tuple[int, dict[str, Any]]:
@@ -121,13 +126,11 @@ class Cohere:
         return error.status, {**body}
 
 
-def cohere_result(number: int, answer: RankAnswer, parsed: Parsed) -> CohereResult:
+def cohere_result(shown: ShownItem, parsed: Parsed) -> CohereResult:
     """One document of an answer."""
-    item = answer.items[number]
-    assert item.index is not None
-    result: CohereResult = {"index": item.index, "relevance_score": item.score or 0.0}
+    result: CohereResult = {"index": shown.index, "relevance_score": shown.relevance}
     if parsed.return_documents:
-        result["document"] = document_object(parsed.documents[item.index])
+        result["document"] = document_object(parsed.documents[shown.index])
     return result
 
 

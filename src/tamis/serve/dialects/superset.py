@@ -14,18 +14,22 @@ from typing_extensions import TypedDict
 
 from tamis.serve.dialects.base import (
     MAX_MILLISECONDS,
-    DocumentObject,
+    Documents,
     Parsed,
+    ShownItem,
     StrictBody,
+    Texts,
     as_documents,
     own_id,
     read_body,
     seconds_of,
+    shown_items,
+    unused_keys,
     warnings_of,
 )
 from tamis.serve.dialects.cohere import document_object
 from tamis.serve.errors import InvalidError, ServiceError
-from tamis.serve.requests import RankAnswer, RankedItem, RankRequest
+from tamis.serve.requests import RankAnswer, RankRequest
 
 SPELLINGS = {
     "documents": ("documents", "texts", "input", "passages", "items"),
@@ -33,6 +37,8 @@ SPELLINGS = {
     "return_documents": ("return_documents", "return_text", "return_input"),
 }
 """What clients call the same thing; the first that is there counts."""
+UNUSED_KEYS = ("truncate_prompt_tokens",)
+"""Of vLLM: a warning says so."""
 
 
 class SupersetRequest(StrictBody):
@@ -41,15 +47,16 @@ class SupersetRequest(StrictBody):
     """
 
     query: str
-    documents: list[str | DocumentObject]
+    documents: Documents
     model: str | None = None
     top_n: int | None = Field(None, ge=0, description="0 or null: all")
     return_documents: bool | None = Field(None, description="true: every result has its document")
-    rank_fields: list[str] | None = Field(
+    rank_fields: Texts | None = Field(
         None, description="the fields of objects that are ranked by; default: title and text"
     )
     max_tokens_per_doc: int | None = Field(None, ge=1)
     raw_scores: bool | None = Field(None, description="true: `score` is the model's own")
+    use_activation: bool | None = Field(None, description="false: the same as raw_scores")
     truncate: bool | None = Field(None, description="false: refuse what does not fit")
     latency_ms: float | None = Field(
         None, ge=0, le=MAX_MILLISECONDS, description="re-rank as deep as this allows"
@@ -133,18 +140,21 @@ class Superset:
             document_tokens=read.max_tokens_per_doc,
             truncate=read.truncate is not False,
         )
-        documents = named["documents"]
-        return Parsed(request, documents, bool(read.return_documents), bool(read.raw_scores))
+        return Parsed(
+            request, named["documents"], bool(read.return_documents),
+            read.use_activation is False or bool(read.raw_scores),
+            unused_keys(body, *UNUSED_KEYS),
+        )  # fmt: skip
 
     def answer(self, answer: RankAnswer, parsed: Parsed, request_id: str) -> SupersetAnswer:
-        """See `Dialect.answer`; a document that was not scored in time has the score 0."""
+        """See `Dialect.answer`."""
         return {
             "id": request_id,
             "object": "rerank",
             "created": int(time()),
             "model": answer.model,
-            "results": [superset_result(item, parsed) for item in answer.items],
-            "meta": superset_meta(answer),
+            "results": [superset_result(shown, parsed) for shown in shown_items(answer, parsed)],
+            "meta": superset_meta(answer, parsed),
             "usage": usage(answer),
         }
 
@@ -180,13 +190,12 @@ def with_one_spelling(body: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def superset_result(item: RankedItem, parsed: Parsed) -> SupersetResult:
+def superset_result(shown: ShownItem, parsed: Parsed) -> SupersetResult:
     """One document of an answer."""
-    assert item.index is not None
-    score = item.score or 0.0
-    own = (item.raw_score or 0.0) if parsed.raw_scores else score
-    result: SupersetResult = {"index": item.index, "relevance_score": score, "score": own}
-    document = parsed.documents[item.index]
+    result: SupersetResult = {
+        "index": shown.index, "relevance_score": shown.relevance, "score": shown.score,
+    }  # fmt: skip
+    document = parsed.documents[shown.index]
     if (name := own_id(document)) is not None:
         result["id"] = name
     if parsed.return_documents:
@@ -194,7 +203,7 @@ def superset_result(item: RankedItem, parsed: Parsed) -> SupersetResult:
     return result
 
 
-def superset_meta(answer: RankAnswer) -> SupersetMeta:
+def superset_meta(answer: RankAnswer, parsed: Parsed) -> SupersetMeta:
     """What there is to know of an answer."""
     meta: SupersetMeta = {
         "api_version": {"version": "1"},
@@ -203,7 +212,7 @@ def superset_meta(answer: RankAnswer) -> SupersetMeta:
         "depth": answer.depth,
         "truncated_tokens": answer.truncated_tokens,
     }
-    if warnings := warnings_of(answer):
+    if warnings := warnings_of(answer, parsed):
         meta["warnings"] = warnings
     return meta
 
@@ -232,8 +241,8 @@ class ScoreBody(StrictBody):
     may stand for `queries`, and `text_2`, `data_2` or `items` for `documents`.
     """
 
-    queries: str | list[str]
-    documents: str | list[str | DocumentObject]
+    queries: str | Texts
+    documents: str | Documents
     model: str | None = None
     use_activation: bool | None = Field(None, description="false: the model's own score")
     raw_scores: bool | None = None
@@ -293,13 +302,13 @@ class Score(Superset):
         )
         raw = read.use_activation is False or bool(read.raw_scores)
         documents = [named["documents"]] if isinstance(read.documents, str) else named["documents"]
-        return Parsed(request, documents, raw_scores=raw)
+        return Parsed(request, documents, raw_scores=raw, warnings=unused_keys(body, *UNUSED_KEYS))
 
     def answer(self, answer: RankAnswer, parsed: Parsed, request_id: str) -> Any:
         """See `Dialect.answer`."""
         data: list[ScoreDatum] = [
-            {"index": item.index or 0, "object": "score", "score": _shown_score(item, parsed)}
-            for item in sorted(answer.items, key=lambda item: item.index or 0)
+            {"index": shown.index, "object": "score", "score": shown.score}
+            for shown in sorted(shown_items(answer, parsed), key=lambda shown: shown.index)
         ]
         body: ScoreAnswer = {
             "id": request_id,
@@ -307,11 +316,13 @@ class Score(Superset):
             "created": int(time()),
             "model": answer.model,
             "data": data,
-            "meta": superset_meta(answer),
+            "meta": superset_meta(answer, parsed),
             "usage": usage(answer),
         }
         if not parsed.request.is_paired:
-            body["results"] = [superset_result(item, parsed) for item in answer.items]
+            body["results"] = [
+                superset_result(shown, parsed) for shown in shown_items(answer, parsed)
+            ]
         return body
 
 
@@ -319,7 +330,3 @@ _SCORE_SPELLINGS = {
     "queries": ("queries", "query", "text_1", "data_1"),
     "documents": ("documents", "items", "text_2", "data_2", "texts"),
 }
-
-
-def _shown_score(item: RankedItem, parsed: Parsed) -> float:
-    return (item.raw_score if parsed.raw_scores else item.score) or 0.0

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from tamis.serve.dialects.base import (
     MAX_MILLISECONDS,
-    DocumentObject,
+    Documents,
     Parsed,
     StrictBody,
     as_documents,
@@ -40,9 +40,11 @@ class SearchBody(StrictBody):
     query: str
     model: str | None = Field(None, description="the name of a sieve; default: the first one")
     top: int = Field(10, ge=1, le=MAX_TOP)
-    filters: Condition | Annotated[list[Condition], Field(max_length=MAX_CONDITIONS)] | None = (
-        Field(None, description='conditions on fields, such as "author=ada" or "date>=2024"')
-    )
+    filters: (
+        Condition
+        | Annotated[list[Condition], Field(max_length=MAX_CONDITIONS, fail_fast=True)]
+        | None
+    ) = Field(None, description='conditions on fields, such as "author=ada" or "date>=2024"')
     latency_ms: float | None = Field(
         None, ge=0, le=MAX_MILLISECONDS, description="re-rank as deep as this allows"
     )
@@ -53,7 +55,7 @@ class RerankBody(StrictBody):
     """`POST /api/rerank`: rank documents of one's own."""
 
     query: str
-    documents: list[str | DocumentObject]
+    documents: Documents
     model: str | None = None
     top: int | None = Field(None, ge=1)
     latency_ms: float | None = Field(None, ge=0, le=MAX_MILLISECONDS)

@@ -8,20 +8,26 @@ from typing import Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tamis.serve.dialects.base import Parsed, StrictBody, read_body
-from tamis.serve.errors import InvalidError, ServiceError, TeiType
+from tamis.serve.dialects.base import Parsed, StrictBody, Texts, read_body, shown_items
+from tamis.serve.errors import (
+    InferenceError,
+    InvalidError,
+    ModelTypeError,
+    ServiceError,
+    TeiType,
+)
 from tamis.serve.requests import RankAnswer, RankRequest
 from tamis.types import Document
 
 INFERENCE_STATUS = 424
-"""What TEI answers where the model fails."""
+"""What TEI answers where the model fails, or cannot do this."""
 
 
 class TeiRequest(StrictBody):
     """`POST /rerank` of TEI."""
 
     query: str
-    texts: list[str]
+    texts: Texts
     truncate: bool | None = Field(None, description="null: truncate")
     truncation_direction: Literal["right", "Right", "left", "Left"] = "right"
     raw_scores: bool | None = None
@@ -66,18 +72,17 @@ class Tei:
         return Parsed(request, read.texts, bool(read.return_text), bool(read.raw_scores))
 
     def answer(self, answer: RankAnswer, parsed: Parsed, request_id: str) -> list[TeiResult]:
-        """See `Dialect.answer`; a text that was not scored in time has the score 0."""
+        """See `Dialect.answer`."""
         results: list[TeiResult] = []
-        for item in answer.items:
-            assert item.index is not None
-            score = item.raw_score if parsed.raw_scores else item.score
-            result: TeiResult = {"index": item.index, "score": score or 0.0}
+        for shown in shown_items(answer, parsed):
+            result: TeiResult = {"index": shown.index, "score": shown.score}
             if parsed.return_documents:
-                result["text"] = parsed.documents[item.index]
+                result["text"] = parsed.documents[shown.index]
             results.append(result)
         return results
 
     def error(self, error: ServiceError, request_id: str) -> tuple[int, dict[str, Any]]:
         """See `Dialect.error`."""
         body: TeiErrorBody = {"error": error.in_full, "error_type": error.tei_type}
-        return INFERENCE_STATUS if error.cause == "inference" else error.status, {**body}
+        is_models = isinstance(error, InferenceError | ModelTypeError)
+        return INFERENCE_STATUS if is_models else error.status, {**body}
