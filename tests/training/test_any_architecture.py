@@ -343,6 +343,25 @@ def test_a_query_encoder_learns_with_prompts_and_leaves_documents_alone(
     assert open_model(done.folder).documents == "documents"
 
 
+@pytest.mark.parametrize("kind", ["cross-encoder", "bi-encoder", "target-words"])
+@pytest.mark.parametrize("architecture", ["distilbert", "gpt2"])
+def test_a_length_beyond_the_base_is_the_bases(
+    architecture: str, kind: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = {"distilbert": "MaskedLM", "gpt2": "CausalLM"}[architecture]
+    auto = f"AutoModelFor{head}" if kind == "target-words" else "AutoModel"
+    base = save(tmp_path / "plain", architecture, auto)
+    if kind == "bi-encoder":
+        import_model(base, tmp_path / "base", kind=kind, pooling="mean")
+        base = tmp_path / "base"
+    words: Any = {"words": ("true", "false")} if kind == "target-words" else {}
+    made = [open_trainable(base, scorer=kind, max_length=64, **words)]
+    assert "at most" not in caplog.text
+    made.append(open_trainable(base, scorer=kind, max_length=600, **words))
+    assert [model.manifest.max_length for model in made] == [64, 64]
+    assert f"{base} takes 64 tokens at most: texts are truncated there, not at 600" in caplog.text
+
+
 def test_what_cannot_be_trained_is_said(tmp_path: Path) -> None:
     modules = sentence_transformers.sentence_transformer.modules
     sides = []

@@ -190,6 +190,21 @@ def write_sbert_config(folder: Path, manifest: ModelManifest) -> None:
             _write_prompts(folder, manifest)
 
 
+def write_default_prompt(folder: Path, prompt: str) -> None:
+    """Write what stands before the query of every pair; sentence-transformers reads it only where
+    modules are listed.
+    """
+    transformer = "sentence_transformers.base.modules.transformer.Transformer"
+    _write(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": transformer}])
+    text = {"method": "forward", "method_output_name": "logits"}
+    module = {"transformer_task": "sequence-classification", "modality_config": {"text": text},
+              "module_output_name": "scores"}  # fmt: skip
+    _write(folder / "sentence_bert_config.json", module)
+    config = {"model_type": "CrossEncoder", "prompts": {"query": prompt},
+              "default_prompt_name": "query"}  # fmt: skip
+    _write(folder / "config_sentence_transformers.json", config)
+
+
 def _write_prompts(folder: Path, manifest: ModelManifest) -> None:
     path = folder / "config_sentence_transformers.json"
     config = json_of(path) if path.is_file() else {}

@@ -32,8 +32,7 @@ from tamis.scorers.modular_heads import is_modular, open_modular
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.sbert_layout import (
     activation_of,
-    prompt_of,
-    sbert_config,
+    prompt_of_pairs,
     transformer_folder,
 )
 from tamis.scorers.tokenized import TokenizedPairs, score_in_chunks
@@ -119,7 +118,7 @@ class CrossEncoder:
                 "cross-encoder", path, runtime.backend, runtime.dtype, max_length=max_length,
                 scale=scale, output=output,
             ),
-            prompt=prompt_of(sbert_config(path), "query"),
+            prompt=prompt_of_pairs(path),
             output=output_of(path, config, outputs, output),
             runtime=runtime,
         )  # fmt: skip

@@ -221,17 +221,25 @@ def family_of(folder: Path, config: Mapping[str, Any], family: str | None = None
 
 def length_of(config: Mapping[str, Any], max_length: int | None) -> int:
     """The length in tokens at which texts are truncated; an error beyond the model's positions."""
-    longest = config.get("n_positions") or config.get("max_position_embeddings") or DEFAULT_LENGTH
-    if config["model_type"] in _t5.FAMILIES:
-        longest = MAX_T5_TOKENS
-    elif "roberta" in config["model_type"]:
-        longest -= 2
+    longest = positions_of(config)
     if max_length is not None and not 0 < max_length <= longest:
         raise InputError(
             f"cannot truncate texts at {max_length} tokens",
             hint=f"this model takes {longest} at most",
         )
     return max_length or min(DEFAULT_LENGTH, longest)
+
+
+def positions_of(config: Mapping[str, Any]) -> int:
+    """How many tokens a language model takes by its config.
+
+    >>> positions_of({"model_type": "gpt2", "n_positions": 1024})
+    1024
+    """
+    if config["model_type"] in _t5.FAMILIES:
+        return MAX_T5_TOKENS
+    longest = config.get("n_positions") or config.get("max_position_embeddings") or DEFAULT_LENGTH
+    return int(longest) - 2 * ("roberta" in config["model_type"])
 
 
 def with_mask(template: str, folder: Path, tokens: Tokens) -> str:

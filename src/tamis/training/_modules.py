@@ -5,7 +5,6 @@ Imported only where torch is known to be installed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -19,7 +18,7 @@ from torch import nn
 from tamis.backends._dropout import generator_of
 from tamis.backends.protocols import Backend, Family
 from tamis.backends.tokens import Encoded, TokenIds, share_room
-from tamis.models.model_import import import_model, write_sbert_config
+from tamis.models.model_import import import_model, write_default_prompt, write_sbert_config
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
@@ -172,8 +171,7 @@ class CrossEncoderModule(Module):
 
     def _save_more(self, folder: Path, manifest: ModelManifest) -> None:
         if self.prompt:
-            config = json.dumps({"prompts": {"query": self.prompt}}, ensure_ascii=False)
-            (folder / "config_sentence_transformers.json").write_text(config + "\n", "utf-8")
+            write_default_prompt(folder, self.prompt)
 
     def scorer(self, *, threads: int | None = None) -> CrossEncoder:
         """A scorer with the weights as they are now."""

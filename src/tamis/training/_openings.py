@@ -20,7 +20,7 @@ from tamis.backends.weights import load, read_config
 from tamis.errors import InputError
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import ModelManifest
-from tamis.scorers.sbert_layout import encoder_layout, prompt_of, sbert_config, transformer_folder
+from tamis.scorers.sbert_layout import encoder_layout, prompt_of_pairs, transformer_folder
 from tamis.scorers.target_words import family_of, mask_of
 from tamis.training._init_weights import (
     InitialModel,
@@ -139,7 +139,7 @@ class Opening:
     def _prompt_of_pairs(self) -> str:
         """What stands before a query where the base reads pairs already."""
         reads_pairs = own_outputs(read_config(transformer_folder(self.root))) > 0
-        return prompt_of(sbert_config(self.root), "query") if reads_pairs else ""
+        return prompt_of_pairs(self.root) if reads_pairs else ""
 
     def _encoder(self, max_length: int | None) -> tuple[TrainedNetwork, ModelManifest]:
         if self.is_fast:
