@@ -25,7 +25,7 @@ from tamis.backends.batches import Rows, groups
 from tamis.backends.devices import torch_dtype
 from tamis.backends.memory import check_memory
 from tamis.backends.protocols import Family, Kind
-from tamis.backends.tokens import TokenIds, Tokens
+from tamis.backends.tokens import TokenIds, Tokens, lower_case, lowers_case
 from tamis.backends.weight_digests import check_weights
 from tamis.backends.weights import (
     Tensor,
@@ -74,6 +74,7 @@ class Network:
     pad: int
     inputs: frozenset[str]
     """The names of what its forward takes."""
+    tokens: Tokens
     one_length: bool = False
     """Whether the sequences of a batch must have one length."""
     logged: list[str] = field(default_factory=list)
@@ -191,12 +192,12 @@ def open_network(
     check_memory(folder, dtype, device)
     model, info = load_model(folder, auto_class, dtype, trust, kind)
     check_loaded(folder, info, kind, family)
-    return network_of(folder, model, device, kind)
+    return network_of(folder, model, device, kind, trust)
 
 
-def network_of(folder: Path, model: Any, device: str, kind: Kind) -> Network:
+def network_of(folder: Path, model: Any, device: str, kind: Kind, trust: bool = False) -> Network:
     """A model that was loaded from a folder, checked against its tokenizer, on a device."""
-    tokens, rows = Tokens.open(folder), _embedding_rows(model)
+    tokens, rows = open_tokens(folder, trust), _embedding_rows(model)
     if rows is not None:
         check_rows(folder, tokens, rows)
     _check_finite(folder, model)
@@ -212,11 +213,29 @@ def network_of(folder: Path, model: Any, device: str, kind: Kind) -> Network:
         if one_length:  # no token is taken for padding: the last one is read
             text_config.pad_token_id = model.config.pad_token_id = -1
         pad = 0
-    network = Network(model, require("torch").device(device), int(pad), inputs, one_length)
+    network = Network(model, require("torch").device(device), int(pad), inputs, tokens, one_length)
     writes = kind == "target-words" and model.config.is_encoder_decoder
     if one_length or writes or not _padding_matters(network, tokens):
         return network
     return replace(network, one_length=True)
+
+
+def open_tokens(folder: Path, trust: bool = False) -> Tokens:
+    """The tokenizer of a folder as transformers opens it: its class may add to tokenizer.json, and
+    says whether it gives segments. Where transformers has no class for it, that file alone.
+    """
+    tokens = Tokens.open(folder)
+    try:
+        with quiet_transformers():
+            own = require("transformers").AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=trust
+            )
+        backend = require("tokenizers").Tokenizer.from_str(own.backend_tokenizer.to_str())
+    except (ImportError, ValueError, OSError, AttributeError, KeyError, TypeError):
+        return tokens
+    if lowers_case(folder):
+        lower_case(backend)
+    return Tokens.of(backend, "token_type_ids" in own.model_input_names)
 
 
 def _embedding_rows(model: Any) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.backends.protocols import KINDS, Family, Kind
-from tamis.backends.tokens import json_of
+from tamis.backends.tokens import SBERT_FILE, json_of, read_json
 from tamis.backends.weights import read_config, width_of
 from tamis.durable import new_folder
 from tamis.errors import InputError
@@ -199,7 +199,7 @@ def write_default_prompt(folder: Path, prompt: str) -> None:
     text = {"method": "forward", "method_output_name": "logits"}
     module = {"transformer_task": "sequence-classification", "modality_config": {"text": text},
               "module_output_name": "scores"}  # fmt: skip
-    _write(folder / "sentence_bert_config.json", module)
+    _write(folder / SBERT_FILE, {**read_json(folder / SBERT_FILE), **module})
     config = {"model_type": "CrossEncoder", "prompts": {"query": prompt},
               "default_prompt_name": "query"}  # fmt: skip
     _write(folder / "config_sentence_transformers.json", config)
@@ -220,7 +220,8 @@ def _write_modules(folder: Path, manifest: ModelManifest) -> None:
         for n, (name, path) in enumerate(types)
     ]
     _write(folder / "modules.json", modules)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": manifest.max_length})
+    own = read_json(folder / SBERT_FILE)
+    _write(folder / SBERT_FILE, {**own, "max_seq_length": manifest.max_length})
     (folder / "1_Pooling").mkdir(exist_ok=True)
     modes = (manifest.pooling or "mean").split("+")
     pooling = {

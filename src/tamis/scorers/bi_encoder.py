@@ -26,7 +26,7 @@ from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxBiEncoder, Session
 from tamis.backends.pooling import check_pooling
 from tamis.backends.protocols import Backend, BiEncoderModel
-from tamis.backends.tokens import Encoded, Layout, Tokens, default_length
+from tamis.backends.tokens import Encoded, Layout, Tokens, check_truncation_side, default_length
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError, command
 from tamis.scorers.embedding_layers import EmbeddingLayer, Normalize, normalise, read_layers
@@ -303,6 +303,7 @@ class _Opening:
         place = layout.transformer
         runtime = choose_runtime("bi-encoder", read_config(place), place, **self.run)
         model, tokens = _open(layout.transformer, runtime)
+        check_truncation_side(place)
         special = tokens.single_layout()
         length = (
             self.max_length
@@ -387,10 +388,8 @@ def _open(folder: Path, runtime: Runtime) -> tuple[BiEncoderModel, Tokens]:
     if runtime.backend == "transformers":
         from tamis.backends.transformers import open_bi_encoder
 
-        model: BiEncoderModel = open_bi_encoder(
-            folder, runtime.device, runtime.dtype, runtime.trust_remote_code
-        )
-        return model, Tokens.open(folder)
+        opened = open_bi_encoder(folder, runtime.device, runtime.dtype, runtime.trust_remote_code)
+        return opened, opened.network.tokens
     from tamis.backends.fast import FastBiEncoder, build
 
     check_memory(folder, runtime.dtype, runtime.device)

@@ -23,7 +23,14 @@ from tamis.backends.choice import FAST, Runtime, choose_runtime
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxCrossEncoder, Session
 from tamis.backends.protocols import Backend, CrossEncoderModel
-from tamis.backends.tokens import Layout, TokenIds, Tokens, default_length, share_room
+from tamis.backends.tokens import (
+    Layout,
+    TokenIds,
+    Tokens,
+    check_truncation_side,
+    default_length,
+    share_room,
+)
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError
 from tamis.scorers.in_torch import open_in_torch
@@ -100,9 +107,10 @@ class CrossEncoder:
             device, dtype, trust_remote_code,
         )  # fmt: skip
         if modular:
-            model, tokens = open_modular(path, runtime), Tokens.open(place)
+            model, tokens = open_modular(path, runtime)
         else:
             model, tokens = _open(place, runtime)
+        check_truncation_side(place)
         layout = tokens.pair_layout()
         length = max_length or (
             manifest.max_length if manifest else default_length(place, model.longest)
@@ -198,10 +206,10 @@ def _open(folder: Path, runtime: Runtime) -> tuple[CrossEncoderModel, Tokens]:
     if runtime.backend == "transformers":
         from tamis.backends.transformers import open_cross_encoder
 
-        model: CrossEncoderModel = open_cross_encoder(
+        opened = open_cross_encoder(
             folder, runtime.device, runtime.dtype, runtime.trust_remote_code
         )
-        return model, Tokens.open(folder)
+        return opened, opened.network.tokens
     from tamis.backends._heads import head_of
     from tamis.backends.fast import FastCrossEncoder, build
 

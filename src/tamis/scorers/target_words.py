@@ -188,7 +188,9 @@ def _open(
         session = Session.open(folder, runtime.backend, "target-words")
         return OnnxLanguageModel(session), open_tokens(folder, read_config(folder))
     if runtime.backend == "transformers":
-        tokens = Tokens.open(folder)
+        from tamis.backends.network import open_tokens as open_as_transformers
+
+        tokens = open_as_transformers(folder, runtime.trust_remote_code)
         mask = None
         if family == "masked":
             mask = tokens.backend.token_to_id(mask_of(folder, tokens))

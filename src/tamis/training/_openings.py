@@ -12,9 +12,8 @@ from typing import Any
 
 from tamis.backends.choice import Runtime
 from tamis.backends.fresh_weights import FreshWeights, Start, open_to_train
-from tamis.backends.network import longest_of
+from tamis.backends.network import longest_of, open_tokens
 from tamis.backends.protocols import Family, Kind
-from tamis.backends.tokens import Tokens
 from tamis.backends.transformers import ENCODER_ONLY, LANGUAGE_MODELS, start_token
 from tamis.backends.weights import load, read_config
 from tamis.errors import InputError
@@ -163,7 +162,8 @@ class Opening:
     def _folder(self) -> BaseFolder:
         place = transformer_folder(self.root)
         base = base_of(self.root, random_weights=self.random_weights)
-        return BaseFolder(self.root, place, read_config(place), Tokens.open(place), base)
+        tokens = open_tokens(place, self.runtime.trust_remote_code)
+        return BaseFolder(self.root, place, read_config(place), tokens, base)
 
     def _start(self, document_tokens: int | None) -> TrainingStart:
         return TrainingStart(
