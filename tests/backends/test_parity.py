@@ -13,16 +13,19 @@ from tests.backends.tiny import (
     EVERY,
     LENGTH,
     QUERIES,
+    SEGMENTED,
     TEXTS,
+    change_json,
     cross_encoder,
     pairs_of,
     save,
-    tokenizer,
     torch,
     transformers,
 )
 
+from tamis.backends.network import open_tokens
 from tamis.backends.protocols import Family
+from tamis.backends.tokens import SEGMENTED_CLASSES, SEGMENTED_TYPES, Tokens
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
@@ -43,7 +46,6 @@ def test_a_cross_encoder(architecture: str, tmp_path: Path) -> None:
     scorer = CrossEncoder.open(folder, backend="transformers", device="cpu")
     scores = scorer.score(EVERY)
     other = sentence_transformers.CrossEncoder(str(folder), device="cpu")
-    other[0].processor = tokenizer()
     expected = other.predict(pairs_of(EVERY), batch_size=1)  # padding changes what some give
     assert np.ptp(expected) > 0.002
     assert np.abs(scores.values - expected).max() < TOLERANCE
@@ -101,7 +103,6 @@ def bi_encoder(folder: Path, architecture: str, pooling: str = "mean") -> Any:
     modules = sentence_transformers.sentence_transformer.modules
     plain = save(folder / "plain", architecture, "AutoModel")
     transformer = modules.Transformer(str(plain))
-    transformer.processor = tokenizer()
     made = sentence_transformers.SentenceTransformer(
         modules=[transformer, modules.Pooling(24, pooling_mode=pooling)], device="cpu"
     )
@@ -160,7 +161,7 @@ def test_target_words(architecture: str, family: Family, auto: str, tmp_path: Pa
             else:
                 place = (encoded["input_ids"][0] == tokens.mask_token_id).nonzero()[-1, 0]
                 logits = model(**encoded).logits[0, place]
-        words = logits[tokens.convert_tokens_to_ids(["true", "false"])]
+        words = logits[list(scorer.ids)]
         expected.append(float(words.softmax(0)[0]))
     values = scorer.score(EVERY).values
     assert np.ptp(expected) > 0.001
@@ -196,3 +197,40 @@ def test_queries_of_one_pair_equal_those_of_many(tmp_path: Path) -> None:
     for number, (q, t) in enumerate(EVERY.index.tolist()):
         one = Pairs([QUERIES[q]], [TEXTS[t]], np.zeros((1, 2), np.int32))
         assert abs(float(scorer.score(one).values[0]) - values[number]) < TOLERANCE
+
+
+@pytest.mark.parametrize("architecture", [name for name in SEGMENTED if name != "bert"])
+def test_segments_make_a_difference(architecture: str, tmp_path: Path) -> None:
+    scorer = CrossEncoder.open(cross_encoder(tmp_path, architecture), device="cpu")
+    scores = scorer.score(EVERY).values
+    assert scorer.tokens.segmented and scorer.layout.segments == (0, 0, 0, 1, 1)
+    plain = replace(scorer, layout=replace(scorer.layout, segments=(0, 0, 0, 0, 0)))
+    assert np.abs(plain.score(EVERY).values - scores).max() > TOLERANCE
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_every_back_end_reads_the_same_tokens(architecture: str, tmp_path: Path) -> None:
+    """A file alone says of segments what transformers says by the tokenizer's class."""
+    folder = cross_encoder(tmp_path, architecture)
+    ours, theirs = Tokens.open(folder), open_tokens(folder)
+    assert ours.segmented == theirs.segmented == (architecture in SEGMENTED)
+    assert ours.pair_layout() == theirs.pair_layout()
+    assert ours.single_layout() == theirs.single_layout()
+
+
+def test_the_classes_with_segments_are_those_of_transformers() -> None:
+    auto: Any = pytest.importorskip("transformers.models.auto.tokenization_auto")
+    classes = {name: auto.tokenizer_class_from_name(name) for name in SEGMENTED_CLASSES}
+    assert all("token_type_ids" in each.model_input_names for each in classes.values())
+    by_type = {name: str(auto.TOKENIZER_MAPPING_NAMES[name]) for name in SEGMENTED_TYPES}
+    assert {name.removesuffix("Fast") for name in by_type.values()} <= set(SEGMENTED_CLASSES)
+
+
+@pytest.mark.parametrize("backend", ["fast", "transformers"])
+def test_positions_of_padding_are_not_tokens(backend: Any, tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path, "roberta", pad_token_id=2)
+    change_json(folder / "tokenizer_config.json", model_max_length=LENGTH)
+    scorer = CrossEncoder.open(folder, backend=backend, device="cpu")
+    assert scorer.model.longest == scorer.max_length == LENGTH - 3
+    long = Pairs(["drum sieve"], ["grain " * 100], np.array([[0, 0]], np.int32))
+    assert np.isfinite(scorer.score(long).values).all()
