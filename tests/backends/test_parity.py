@@ -123,6 +123,19 @@ def test_a_bi_encoder(architecture: str, tmp_path: Path) -> None:
     assert np.abs(alone - replace(encoder, budget=10_000).encode(TEXTS)).max() < TOLERANCE
 
 
+@pytest.mark.parametrize("pooling", ["mean", "lasttoken", "weightedmean", "max", "cls"])
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen2"])
+def test_a_text_without_a_token_is_zeros(architecture: str, pooling: str, tmp_path: Path) -> None:
+    made = bi_encoder(tmp_path, architecture, pooling)
+    encoder = BiEncoder.open(tmp_path / "model", device="cpu")
+    texts = ["", "a drum sieve", ""]
+    rows = encoder.encode(texts)
+    assert not rows[0].any() and np.array_equal(encoder.encode([""]), rows[:1])
+    if pooling in ("mean", "lasttoken", "weightedmean"):  # others are left to its padding there
+        assert np.abs(made.encode(texts, normalize_embeddings=True) - rows).max() < TOLERANCE
+    assert np.abs(made.encode(texts[1:2], normalize_embeddings=True) - rows[1]).max() < TOLERANCE
+
+
 TEMPLATE = "Query : {query} Document : {document} Relevant :"
 LANGUAGE_MODELS: tuple[tuple[str, Family, str], ...] = (
     ("t5", "sequence-to-sequence", "AutoModelForSeq2SeqLM"),

@@ -97,7 +97,7 @@ def tokenizer(architecture: str = "", **more: Any) -> Any:
 
 
 def byte_pairs(name: str) -> Any:
-    """The tokenizer of GPT-2 or Qwen2, whose ids are those of `VOCABULARY` and then letters and parts."""
+    """The tokenizer of GPT-2 or Qwen2: the ids of `VOCABULARY`, then letters and parts of words."""
     vocabulary, merges = dict(VOCABULARY), []
     for word in [*WORDS, *MORE]:
         for text in ("\u0120" + word, word):

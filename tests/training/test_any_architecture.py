@@ -359,6 +359,22 @@ def test_a_length_beyond_the_base_is_the_bases(
     assert f"{base} takes 64 tokens at most: texts are truncated there, not at 600" in caplog.text
 
 
+def test_a_text_without_a_token_is_learnt_from_as_it_is_scored(tmp_path: Path) -> None:
+    save(tmp_path / "plain", "gpt2", "AutoModel")
+    import_model(tmp_path / "plain", tmp_path / "base", kind="bi-encoder", pooling="mean")
+    model = open_trainable(tmp_path / "base", scorer="bi-encoder", dropout=0)
+    pairs = ["grain", "", ""], ["", "a drum", ""]
+    values = model.train(False)(model.prepare(*pairs)).detach().numpy()
+    assert np.array_equal(values, np.zeros((3, 1), np.float32))
+    assert model(model.prepare(["", ""], ["", ""])).tolist() == [[0.0], [0.0]]
+    model.train()
+    made = [model.prepare(["grain"] * 3, ["", "grain or sea", "net"])]
+    accumulate(model, made, [np.array([0, 1, 0], np.float32)], by("listwise-softmax"), budget=60,
+               threads=1)  # fmt: skip
+    assert all(value.grad is None or bool(value.grad.isfinite().all())
+               for value in model.parameters())  # fmt: skip
+
+
 def test_what_cannot_be_trained_is_said(tmp_path: Path) -> None:
     modules = sentence_transformers.sentence_transformer.modules
     sides = []

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tamis.backends.batches import Rows, groups
-from tamis.backends.devices import torch_dtype
+from tamis.backends.devices import HalfPrecisionError, torch_dtype
 from tamis.backends.memory import check_memory
 from tamis.backends.protocols import Family, Kind
 from tamis.backends.tokens import TokenIds, Tokens, lower_case, lowers_case
@@ -36,7 +36,7 @@ from tamis.backends.weights import (
     read_config,
     weight_files,
 )
-from tamis.errors import InputError, require
+from tamis.errors import MISMATCH_ERRORS, InputError, require
 
 UNUSED = ("pooler.", "embeddings.position_ids", "decoder.", "lm_head.")
 """Weights that may be missing where the vectors of tokens are read."""
@@ -214,10 +214,33 @@ def network_of(folder: Path, model: Any, device: str, kind: Kind, trust: bool = 
             text_config.pad_token_id = model.config.pad_token_id = -1
         pad = 0
     network = Network(model, require("torch").device(device), int(pad), inputs, tokens, one_length)
+    dtype = str(model.dtype).removeprefix("torch.")
     writes = kind == "target-words" and model.config.is_encoder_decoder
+    check_precision(folder, network, dtype, writes)
     if one_length or writes or not _padding_matters(network, tokens):
         return network
     return replace(network, one_length=True)
+
+
+def check_precision(folder: Path, network: Network, dtype: str, writes: bool) -> None:
+    """Refuse a half precision in which a model fails or gives what is no number."""
+    if dtype == "float32":
+        return
+    texts = _probes(network.tokens)
+    more = {}
+    if writes:
+        torch = require("torch")
+        more["decoder_input_ids"] = torch.zeros((len(texts), 1), dtype=int, device=network.device)
+    try:
+        with require("torch").inference_mode():
+            values = _values(network, texts, **more)
+    except MISMATCH_ERRORS as error:
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise HalfPrecisionError(folder, dtype, reason[0][:200]) from error
+    if not bool(values.isfinite().all()):
+        raise HalfPrecisionError(folder, dtype, "it gives values that are not numbers")
 
 
 def open_tokens(folder: Path, trust: bool = False) -> Tokens:
@@ -249,20 +272,26 @@ def _embedding_rows(model: Any) -> int | None:
 
 def _padding_matters(network: Network, tokens: Tokens) -> bool:
     """Whether a model gives a short text something else beside a long one."""
-    texts = [np.array(tokens.backend.encode(text).ids, np.int32) for text in PADDING_PROBES]
+    texts = _probes(tokens)
     if not len(texts[0]) < len(texts[1]) <= longest_of(network.model):
         return False
-    segments = [np.zeros_like(ids) for ids in texts]
-    values = []
     with require("torch").inference_mode():
-        for count in (1, 2):
-            output = network.forward(texts[:count], segments[:count])
-            states = output.logits if "logits" in output else output.last_hidden_state
-            values.append(states[0][: len(texts[0])].float())
-    alone, beside = values
+        alone, beside = (_values(network, texts[:count]) for count in (1, 2))
     dtype = str(network.model.dtype).removeprefix("torch.")
     tolerance = PADDING_TOLERANCE.get(dtype, HALF_PRECISION_TOLERANCE)
     return bool((alone - beside).abs().max() > tolerance * alone.abs().max())
+
+
+def _probes(tokens: Tokens) -> list[TokenIds]:
+    """A short text and a long one."""
+    return [np.array(tokens.backend.encode(text).ids, np.int32) for text in PADDING_PROBES]
+
+
+def _values(network: Network, texts: Sequence[TokenIds], **more: Any) -> Tensor:
+    """What a model gives for the first of some texts."""
+    output = network.forward(texts, [np.zeros_like(ids) for ids in texts], **more)
+    states = output.logits if "logits" in output else output.last_hidden_state
+    return states[0][: len(texts[0])].float()
 
 
 def load_model(
@@ -339,6 +368,9 @@ def _check_finite(folder: Path, model: Any) -> None:
     torch = require("torch")
     for name, weight in model.named_parameters():
         if not bool(torch.isfinite(weight).all()):
+            if weight.dtype != torch.float32 and not bool(torch.isnan(weight).any()):
+                dtype = str(weight.dtype).removeprefix("torch.")
+                raise HalfPrecisionError(folder, dtype, f"{name} has larger values")
             raise InputError(
                 f"{folder}: {name} has values that are not numbers (NaN or infinite)",
                 hint="the training failed or the file is damaged: take an earlier copy",

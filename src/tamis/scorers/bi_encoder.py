@@ -21,7 +21,7 @@ from tamis.backends.batches import (
     run_batches,
     tokens_per_batch,
 )
-from tamis.backends.choice import FAST, Runtime, choose_runtime
+from tamis.backends.choice import FAST, Runtime, choose_runtime, open_in_precision
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxBiEncoder, Session
 from tamis.backends.pooling import check_pooling
@@ -255,10 +255,22 @@ class BiEncoder:
         return len(self.layout.before) + self.tokens.encode([self.prompt], 0)[0].length
 
     def _embed(self, sequences: Sequence[NDArray[np.int32]]) -> Rows:
-        rows = self.model.pool_tokens(sequences, self.pooling, self._skipped)
+        rows = self._pool(sequences)
         for layer in self.layers:
             rows = layer(rows)
         return normalise(rows[:, : self.truncate_dim])
+
+    def _pool(self, sequences: Sequence[NDArray[np.int32]]) -> Rows:
+        """The pooled vectors of texts: zeros for one without a token, as sentence-transformers."""
+        full = [number for number, ids in enumerate(sequences) if len(ids)]
+        if len(full) == len(sequences):
+            return self.model.pool_tokens(sequences, self.pooling, self._skipped)
+        width = self.model.dimensions * len(self.pooling.split("+"))
+        rows = np.zeros((len(sequences), width), np.float32)
+        if full:
+            some = [sequences[number] for number in full]
+            rows[full] = self.model.pool_tokens(some, self.pooling, self._skipped)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -302,7 +314,8 @@ class _Opening:
     ) -> BiEncoder:
         place = layout.transformer
         runtime = choose_runtime("bi-encoder", read_config(place), place, **self.run)
-        model, tokens = _open(layout.transformer, runtime)
+        dtype = str(self.run["dtype"])
+        (model, tokens), runtime = open_in_precision(partial(_open, place), runtime, dtype)
         check_truncation_side(place)
         special = tokens.single_layout()
         length = (

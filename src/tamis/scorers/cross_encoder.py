@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tamis.backends.batches import (
     run_batches,
     tokens_per_batch,
 )
-from tamis.backends.choice import FAST, Runtime, choose_runtime
+from tamis.backends.choice import FAST, Runtime, choose_runtime, open_in_precision
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxCrossEncoder, Session
 from tamis.backends.protocols import Backend, CrossEncoderModel
@@ -106,10 +106,8 @@ class CrossEncoder:
             "cross-encoder", config, place, backend or ("transformers" if modular else None),
             device, dtype, trust_remote_code,
         )  # fmt: skip
-        if modular:
-            model, tokens = open_modular(path, runtime)
-        else:
-            model, tokens = _open(place, runtime)
+        open_it = partial(open_modular, path) if modular else partial(_open, place)
+        (model, tokens), runtime = open_in_precision(open_it, runtime, dtype)
         check_truncation_side(place)
         layout = tokens.pair_layout()
         length = max_length or (

@@ -24,7 +24,7 @@ from tamis.backends.batches import (
     run_batches,
     tokens_per_batch,
 )
-from tamis.backends.choice import FAST, Runtime, choose_runtime
+from tamis.backends.choice import FAST, Runtime, choose_runtime, open_in_precision
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxLanguageModel, Session
 from tamis.backends.protocols import FAMILIES, Backend, Family, LanguageModel
@@ -104,7 +104,9 @@ class TargetWords:
             runtime = replace(runtime, backend="transformers")
         length = length_of(config, max_length or (manifest.max_length if manifest else None))
         text = template or (manifest.template if manifest else None) or DEFAULT_TEMPLATE
-        language_model, tokens = _open(path, runtime, kind, length)
+        (language_model, tokens), runtime = open_in_precision(
+            lambda chosen: _open(path, chosen, kind, length), runtime, dtype
+        )
         return cls(
             language_model,
             tokens,

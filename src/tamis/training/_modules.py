@@ -269,12 +269,21 @@ class BiEncoderModule(Module):
         distinct = {ids.tobytes(): ids for ids in sequences}
         order = sorted(distinct, key=lambda name: len(distinct[name]))
         pooling = self.manifest.pooling or "mean"
-        pooled = self.network.embeddings(
-            [distinct[name] for name in order], pooling, skip, generator
-        )
+        full = [distinct[name] for name in order if len(distinct[name])]
+        pooled = self._pooled(full, pooling, skip, generator)
+        if len(full) < len(order):  # a text without a token is the shortest
+            pooled = torch.cat([pooled.new_zeros(1, pooled.shape[1]), pooled])
         position = {name: number for number, name in enumerate(order)}
         places = torch.tensor([position[ids.tobytes()] for ids in sequences], device=pooled.device)
         return self.layers(pooled), places
+
+    def _pooled(
+        self, sequences: Sequence[TokenIds], pooling: str, skip: int, generator: Any
+    ) -> torch.Tensor:
+        if sequences:
+            return self.network.embeddings(sequences, pooling, skip, generator)
+        width = self.network.model(self.manifest.max_length).dimensions
+        return torch.zeros(0, width * len(pooling.split("+")), device=self.device)
 
     def _skipped(self, prompt: str) -> int:
         """How many tokens at the start of a text with this prompt are not pooled."""

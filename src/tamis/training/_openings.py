@@ -12,7 +12,7 @@ from typing import Any
 
 from tamis.backends.choice import Runtime
 from tamis.backends.fresh_weights import FreshWeights, Start, open_to_train
-from tamis.backends.network import longest_of, open_tokens
+from tamis.backends.network import check_precision, longest_of, open_tokens
 from tamis.backends.protocols import Family, Kind
 from tamis.backends.transformers import ENCODER_ONLY, LANGUAGE_MODELS, start_token
 from tamis.backends.weights import load, read_config
@@ -199,6 +199,9 @@ class Opening:
         architecture = type(start.network.model).__name__
         config = plain_config(folder.config, architecture, outputs)
         precision = Precision.of(self.runtime.device, self.runtime.dtype)
+        writes = self.kind == "target-words" and start.network.model.config.is_encoder_decoder
+        with precision.autocast():
+            check_precision(self.root, start.network, self.runtime.dtype, writes)
         runtime = Runtime(
             "transformers", self.runtime.device, "float32", self.runtime.trust_remote_code
         )
