@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.pooling import POOLINGS
+from tamis.backends.protocols import KINDS
 from tamis.backends.tokens import json_of
 from tamis.errors import InputError
 
@@ -177,7 +178,8 @@ def _check(folder: Path, kind: str) -> str:
     if not known or not kind.startswith("sentence_transformers."):
         raise InputError(
             f"{folder} has a module that tamis does not run: {kind}",
-            hint=f"choose a model with these modules only: {', '.join(SUPPORTED_MODULES)}",
+            hint=f"tamis runs a {', a '.join(KINDS)} with these modules only: "
+            f"{', '.join(SUPPORTED_MODULES)}",
         )
     return "Router" if name == "Asym" else name
 
