@@ -30,7 +30,7 @@ DEBERTA = {**BODY, "relative_attention": True, "pos_att_type": ["c2p", "p2c"],
 @pytest.fixture(autouse=True)
 def deberta(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first DeBERTa, whose scores do not fit into half precision."""
-    monkeypatch.setitem(CONFIGS, "deberta", DEBERTA)  # type: ignore[arg-type]
+    monkeypatch.setitem(CONFIGS, "deberta", DEBERTA)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from tests.backends.tiny import (
 from tamis.backends.network import open_tokens
 from tamis.backends.protocols import Family
 from tamis.backends.tokens import SEGMENTED_CLASSES, SEGMENTED_TYPES, Tokens
+from tamis.cli.app import run
+from tamis.errors import InputError
+from tamis.models import import_model, open_ranker
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.target_words import TargetWords
@@ -247,3 +251,112 @@ def test_positions_of_padding_are_not_tokens(backend: Any, tmp_path: Path) -> No
     assert scorer.model.longest == scorer.max_length == LENGTH - 3
     long = Pairs(["drum sieve"], ["grain " * 100], np.array([[0, 0]], np.int32))
     assert np.isfinite(scorer.score(long).values).all()
+
+
+def named(folder: Path, activation: str) -> Path:
+    """The folder, which names this activation for its output."""
+    change_json(folder / "config.json", sentence_transformers={"activation_fn": activation})
+    return folder
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+@pytest.mark.parametrize("activation", ["Tanh", "ReLU", "Sigmoid", "SiLU", "GELU"])
+def test_the_activation_that_a_folder_names(activation: str, outputs: int, tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path / "plain", "electra", outputs)
+    named(folder, f"torch.nn.modules.activation.{activation}")
+    output = {1: None, 2: None, 3: 0}[outputs]
+    scorer = CrossEncoder.open(folder, device="cpu", output=output)
+    made = import_model(folder, tmp_path / "made", output=output)
+    again = CrossEncoder.open(tmp_path / "made", device="cpu")
+    assert again.scale == scorer.scale == made.scale
+    assert scorer.scale == ("probability" if activation == "Sigmoid" else "regression")
+    for place in (folder, tmp_path / "made"):
+        other = sentence_transformers.CrossEncoder(str(place), device="cpu")
+        columns = other.predict(pairs_of(EVERY)).reshape(len(EVERY), outputs)
+        expected = columns[:, 0 if outputs == 3 else -1]
+        assert np.abs(scorer.score(EVERY).values - expected).max() < TOLERANCE
+    assert np.array_equal(again.score(EVERY).values, scorer.score(EVERY).values)
+
+
+@pytest.mark.parametrize("activation", ["linear.Identity", "activation.Softmax"])
+def test_two_outputs_are_a_softmax_where_no_other_activation_is_named(
+    activation: str, tmp_path: Path
+) -> None:
+    folder = named(cross_encoder(tmp_path, "electra", 2), f"torch.nn.modules.{activation}")
+    other = sentence_transformers.CrossEncoder(str(folder), device="cpu")
+    expected = other.predict(pairs_of(EVERY), activation_fn=torch.nn.Softmax(dim=1))[:, 1]
+    scorer = CrossEncoder.open(folder, device="cpu")
+    assert scorer.scale == "probability"
+    assert np.abs(scorer.score(EVERY).values - expected).max() < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("outputs", "activation"), [(1, "Hardtanh"), (2, "Hardtanh"), (3, "Identity")]
+)
+def test_a_hint_is_a_command_that_works(
+    outputs: int, activation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = named(cross_encoder(Path("plain"), "electra", outputs), f"torch.nn.{activation}")
+    with pytest.raises(InputError) as caught:
+        open_ranker(folder)
+    words = shlex.split(caught.value.hint)
+    assert run(words[words.index("import-model") :]) == 0
+    scorer: Any = open_ranker("plain-imported").scorer
+    assert np.ptp(scorer.score(EVERY).values) > 0
+    if outputs == 3:
+        assert scorer.output == 2
+        other = sentence_transformers.CrossEncoder("plain-imported", device="cpu")
+        expected = other.predict(pairs_of(EVERY), apply_softmax=True)[:, 2]
+        assert np.abs(scorer.score(EVERY).values - expected).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("settings", [
+    {"prompts": {"query": "how ", "web": "grain "}, "default_prompt_name": "web"},
+    {"prompts": {"query": "how "}}, {"prompts": {"query": "how "}, "default_prompt_name": "query"},
+])  # fmt: skip
+def test_the_prompt_of_pairs_is_the_default_alone(settings: Any, tmp_path: Path) -> None:
+    plain = cross_encoder(tmp_path / "plain", "bert")
+    made = sentence_transformers.CrossEncoder(str(plain), device="cpu", **settings)
+    made.save_pretrained(str(tmp_path / "model"))
+    expected = made.predict(pairs_of(EVERY))
+    import_model(tmp_path / "model", tmp_path / "imported")
+    for place in ("model", "imported"):
+        scores = CrossEncoder.open(tmp_path / place, device="cpu").score(EVERY).values
+        assert np.abs(scores - expected).max() < TOLERANCE
+    change_json(plain / "config_sentence_transformers.json", **settings)  # unread without modules
+    scores = CrossEncoder.open(plain, device="cpu").score(EVERY).values
+    other = sentence_transformers.CrossEncoder(str(plain), device="cpu")
+    assert np.abs(scores - other.predict(pairs_of(EVERY))).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("backend", ["fast", "transformers"])
+@pytest.mark.parametrize("where", ["sentence_bert_config.json", "tokenizer_config.json"])
+def test_case_is_lowered_where_a_file_beside_the_tokenizer_says_so(
+    where: str, backend: Any, tmp_path: Path
+) -> None:
+    bi_encoder(tmp_path, "bert")
+    change_json(tmp_path / "model" / where, do_lower_case=True)
+    texts = ["A Drum SIEVE is a NET", "Query grain"]
+    other = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    expected = other.encode(texts, normalize_embeddings=True)
+    encoder = BiEncoder.open(tmp_path / "model", backend=backend, device="cpu")
+    assert np.abs(encoder.encode(texts) - expected).max() < TOLERANCE
+    assert np.array_equal(encoder.encode(texts), encoder.encode([text.lower() for text in texts]))
+    import_model(tmp_path / "model", tmp_path / "made")
+    made = BiEncoder.open(tmp_path / "made", backend=backend, device="cpu")
+    assert np.abs(made.encode(texts) - expected).max() < TOLERANCE
+
+
+def test_texts_truncated_at_their_start_are_refused(tmp_path: Path) -> None:
+    bi_encoder(tmp_path, "bert")
+    folder = cross_encoder(tmp_path / "pairs", "bert")
+    for place in (folder, tmp_path / "model"):
+        change_json(place / "tokenizer_config.json", truncation_side="left")
+    with pytest.raises(InputError, match="truncates texts at their start"):
+        BiEncoder.open(tmp_path / "model", device="cpu")
+    with pytest.raises(InputError, match="truncates texts at their start") as caught:
+        CrossEncoder.open(folder, device="cpu")
+    assert '"truncation_side": "right"' in caught.value.hint
+    change_json(folder / "tokenizer_config.json", truncation_side="right")
+    CrossEncoder.open(folder, device="cpu")

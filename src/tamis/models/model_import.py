@@ -41,6 +41,7 @@ def import_model(
     kind: Kind | None = None,
     max_length: int | None = None,
     scale: Scale | None = None,
+    output: str | int | None = None,
     pooling: str | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
@@ -58,7 +59,7 @@ def import_model(
     """
     options = _Options(
         kind, max_length, scale, pooling, query_prompt, document_prompt, words, template, score,
-        family,
+        family, output,
     )  # fmt: skip
     with with_base(Path(folder)) as source:
         manifest = _manifest_of(source, options)
@@ -86,6 +87,7 @@ class _Options:
     template: str | None
     score: Score | None
     family: Family | None
+    output: str | int | None
 
 
 def _manifest_of(source: Path, options: _Options) -> ModelManifest:
@@ -94,7 +96,7 @@ def _manifest_of(source: Path, options: _Options) -> ModelManifest:
     if kind not in KINDS:
         raise InputError(f"there is no kind {kind!r}", hint=f"say {', '.join(KINDS)}")
     if kind == "cross-encoder":
-        return _cross_encoder(source, options.max_length, options.scale)
+        return _cross_encoder(source, options)
     if kind == "bi-encoder":
         return _bi_encoder(source, options)
     return _target_words(
@@ -102,15 +104,20 @@ def _manifest_of(source: Path, options: _Options) -> ModelManifest:
     )
 
 
-def _cross_encoder(folder: Path, max_length: int | None, scale: Scale | None) -> ModelManifest:
+def _cross_encoder(folder: Path, options: _Options) -> ModelManifest:
     scorer = open_and_test(
-        lambda: CrossEncoder.open(folder, max_length=max_length, scale=scale), folder
+        lambda: CrossEncoder.open(
+            folder, max_length=options.max_length, scale=options.scale, output=options.output
+        ),
+        folder,
     )
     return ModelManifest(
         "cross-encoder",
         scorer.max_length,
         scorer.scale,
         outputs=scorer.outputs,
+        output=scorer.output,
+        activation=scorer.activation,
         base=identify(folder),
     )
 
@@ -173,6 +180,8 @@ def write_sbert_config(folder: Path, manifest: ModelManifest) -> None:
     """Write what sentence-transformers needs to give the same scores from this folder."""
     if manifest.scorer == "cross-encoder":
         name = SIGMOID if manifest.scale == "probability" and manifest.outputs == 1 else IDENTITY
+        if manifest.activation:
+            name = f"torch.nn.modules.activation.{manifest.activation}"
         place = transformer_folder(folder)
         config = read_config(place)
         settings = {**config.get("sentence_transformers", {}), "activation_fn": name}

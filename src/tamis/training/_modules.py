@@ -281,7 +281,8 @@ class BiEncoderModule(Module):
         self, sequences: Sequence[TokenIds], pooling: str, skip: int, generator: Any
     ) -> torch.Tensor:
         if sequences:
-            return self.network.embeddings(sequences, pooling, skip, generator)
+            pooled: torch.Tensor = self.network.embeddings(sequences, pooling, skip, generator)
+            return pooled
         width = self.network.model(self.manifest.max_length).dimensions
         return torch.zeros(0, width * len(pooling.split("+")), device=self.device)
 
