@@ -14,7 +14,6 @@ from tests.backends.test_parity import TEMPLATE
 from tests.backends.tiny import (
     EVERY,
     QUERIES,
-    SIZE,
     TEXTS,
     cross_encoder,
     pairs_of,
@@ -129,7 +128,8 @@ def test_target_words_are_learnt(
         assert losses[-1] < losses[0]
     prepared = model.prepare(*both())
     logits = model.train(False)(prepared).detach()
-    assert logits.shape[1] == (SIZE if vocabulary else 2)
+    words = transformers.AutoConfig.from_pretrained(tmp_path / "base").vocab_size
+    assert logits.shape[1] == (words if vocabulary else 2)
     model.save(tmp_path / "made")
     scores = open_scorer(tmp_path / "made").score(EVERY).values
     yes, no = (logits[:, n] for n in (model.manifest.word_ids if vocabulary else (0, 1)))  # type: ignore[union-attr]

@@ -39,10 +39,6 @@ class ModelManifest:
     max_length: int
     scale: Scale
     outputs: int = 1
-    output: int | None = None
-    """Of a cross-encoder with more than two outputs: the number of the one that says relevant."""
-    activation: str | None = None
-    """What a cross-encoder's score is of its output, where `scale` does not say: `Tanh`."""
     document_tokens: int | None = None
     """The length at which a cross-encoder truncates the text, before the pair."""
     pooling: str | None = None
@@ -58,6 +54,10 @@ class ModelManifest:
     word_ids: tuple[int, int] | None = None
     score: str | None = None
     family: str | None = None
+    output: int | None = None
+    """Of a cross-encoder with more than two outputs: the number of the one that says relevant."""
+    activation: str | None = None
+    """What a cross-encoder's score is of its output, where `scale` does not say: `Tanh`."""
     base: Base | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
