@@ -25,6 +25,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+MISMATCH_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError)
+"""What a model raises whose config, tokenizer and weights do not fit together, or which does not
+run in a precision."""
+
 
 class TamisError(Exception):
     """An error with a hint: the command line prints both, one line each.

@@ -119,7 +119,7 @@ def test_weights_that_are_no_numbers_are_refused(architecture: str, tmp_path: Pa
     name = next(name for name in weights if name.endswith("word_embeddings.weight"))
     weights[name][7, 0] = float("nan")
     write_weights(folder, weights)
-    with pytest.raises(InputError, match="not numbers"):
+    with pytest.raises(InputError, match=f"{name} has values that are not numbers"):
         open_ranker(folder)
 
 

@@ -1,4 +1,4 @@
-"""Tiny random models of every architecture, from transformers' own configs and one tokenizer."""
+"""Tiny random models of every architecture, from transformers' own configs and tokenizers."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     "bart": {"d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 32,
              "decoder_ffn_dim": 32, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
              "max_position_embeddings": LENGTH, "decoder_start_token_id": 3},
-    "qwen2": DECODER,
+    "qwen2": {**DECODER, "max_position_embeddings": 4 * LENGTH},
     "qwen3": DECODER,
     "llama": DECODER,
-    "gpt2": {"n_embd": 24, "n_layer": 2, "n_head": 2, "n_positions": LENGTH},
+    "gpt2": {"n_embd": 24, "n_layer": 2, "n_head": 2, "n_positions": 4 * LENGTH},
     "gemma": DECODER,
     "phi": DECODER,
     "opt": {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "ffn_dim": 32,
@@ -62,15 +62,26 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     "mobilebert": {**BODY, "embedding_size": 24, "intra_bottleneck_size": 12,
                    "true_hidden_size": 12},
     "nomic_bert": {**BODY, "head_dim": 12},
-    "gte": BODY,
+    "gte": {**BODY, "type_vocab_size": 2},
 }  # fmt: skip
+SEGMENTED = ("bert", "electra", "convbert", "mobilebert", "nomic_bert", "gte")
+BYTE_PAIRS = {"gpt2": "GPT2Tokenizer", "qwen2": "Qwen2Tokenizer"}
 QUERIES = ["how does a drum sieve work", "grain", "the sea ?"]
 TEXTS = ["a drum sieve is a net .", "rivers flow " * 9, "grain or sea", "net", "how " * 25]
 EVERY = Pairs(QUERIES, TEXTS, np.indices((3, 5), np.int32).reshape(2, -1).T)
 
 
-def tokenizer(**more: Any) -> Any:
-    """Words to ids, with special tokens around them as BERT has them."""
+def tokenizer(architecture: str = "", **more: Any) -> Any:
+    """Words to ids, with special tokens around them as BERT has them: by BERT's own class, which
+    gives segments, where an architecture is told them. GPT-2 and Qwen2 have their own, without
+    special tokens.
+    """
+    if architecture in SEGMENTED:
+        return transformers.BertTokenizer(
+            vocab=VOCABULARY, do_lower_case=False, model_max_length=LENGTH - 4
+        )
+    if architecture in BYTE_PAIRS:
+        return byte_pairs(BYTE_PAIRS[architecture])
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(VOCABULARY, unk_token="[UNK]"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     made.add_special_tokens(SPECIAL)
@@ -85,17 +96,35 @@ def tokenizer(**more: Any) -> Any:
     )
 
 
+def byte_pairs(name: str) -> Any:
+    """The tokenizer of GPT-2 or Qwen2: the ids of `VOCABULARY`, then letters and parts of words."""
+    vocabulary, merges = dict(VOCABULARY), []
+    for word in [*WORDS, *MORE]:
+        for text in ("\u0120" + word, word):
+            for end in range(1, len(text)):
+                if text[: end + 1] not in vocabulary or end == len(text) - 1:
+                    merges.append((text[:end], text[end]))
+                for part in (text[:end], text[end], text[: end + 1]):
+                    vocabulary.setdefault(part, len(vocabulary))
+    return getattr(transformers, name)(
+        vocab=vocabulary, merges=list(dict.fromkeys(merges)), pad_token="[PAD]",
+        unk_token="[UNK]", bos_token="[CLS]", eos_token="[SEP]", model_max_length=4 * LENGTH,
+    )  # fmt: skip
+
+
 def save(folder: Path, architecture: str, auto: str, *, seed: int = 0, **more: Any) -> Path:
     """A model of this architecture with weights that are large enough to tell texts apart."""
     torch.manual_seed(seed)
     names = CONFIGS[architecture]
-    config = transformers.AutoConfig.for_model(architecture, **{**IDS, **names, **more})
+    own = tokenizer(architecture)
+    ids = {**IDS, "vocab_size": max(own.get_vocab().values()) + 1}
+    config = transformers.AutoConfig.for_model(architecture, **{**ids, **names, **more})
     model = getattr(transformers, auto).from_config(config)
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight), alpha=0.2)
     model.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
+    own.save_pretrained(folder)
     return folder
 
 

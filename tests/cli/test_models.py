@@ -240,3 +240,46 @@ def test_a_note_that_was_changed_is_named(name: str, value: object, folder: Path
     change("model/tamis.json", **{name: value})
     with pytest.raises(DamagedError, match=f"for {name}"):
         open_ranker("model")
+
+
+def test_info_takes_the_names_that_models_go_by(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = folder / "site" / "my_ranker"
+    shutil.copytree("plain", package)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(package.parent)
+    assert run(["info", "my-ranker", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "cross-encoder"
+    for name in ("no-ranker", "no/ranker", "plain/ranker"):
+        assert run(["info", name]) == 1
+        assert f"there is no file or folder {name}" in capsys.readouterr().err
+
+
+def test_info_says_what_would_run_a_base_that_states_no_kind(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change("plain/config.json", architectures=["BertModel"])
+    assert run(["info", "plain", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["model"], facts["back_end"], facts["device"]) == ("not said", "fast", "cpu")
+    assert int(facts["max_length"]) > 10
+    assert run(["info", "plain"]) == 0
+    printed = capsys.readouterr().out
+    assert "back end" in printed and "max length" in printed
+
+
+def test_a_folder_without_a_kind_is_refused_with_the_kinds_and_the_command(folder: Path) -> None:
+    change("plain/config.json", architectures=["BertModel"])
+    with pytest.raises(InputError) as caught:
+        open_ranker("plain")
+    assert "--kind, one of cross-encoder, bi-encoder, target-words" in caught.value.hint
+    assert "tamis import-model plain -o plain-imported --kind KIND" in caught.value.hint
+
+
+def test_modules_that_tamis_does_not_run_are_refused_with_the_kinds(folder: Path) -> None:
+    module = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Static"}
+    Path("plain/modules.json").write_text(json.dumps([module]))
+    with pytest.raises(InputError) as caught:
+        open_ranker("plain")
+    assert "cross-encoder, a bi-encoder, a target-words" in caught.value.hint

@@ -76,7 +76,6 @@ def test_a_fit_uses_what_cannot_be_trained_as_it_is_and_says_so(
         transformer = modules.Transformer(
             str(tiny.save(tmp_path / side, "electra", "AutoModel", seed=len(side)))
         )
-        transformer.processor = tiny.tokenizer()
         sides.append([transformer, modules.Pooling(24)])
     router = modules.Router.for_query_document(*sides)
     peers.SentenceTransformer(modules=[router], device="cpu").save_pretrained(

@@ -14,12 +14,10 @@ from tests.backends.test_parity import TEMPLATE
 from tests.backends.tiny import (
     EVERY,
     QUERIES,
-    SIZE,
     TEXTS,
     cross_encoder,
     pairs_of,
     save,
-    tokenizer,
     torch,
     transformers,
 )
@@ -87,7 +85,6 @@ def test_a_cross_encoder_learns_from_a_base_without_a_head(
     scores = open_scorer(tmp_path / "made").score(EVERY).values
     assert np.abs(model.scorer().score(EVERY).values - scores).max() < 1e-6 < np.ptp(scores)
     theirs = sentence_transformers.CrossEncoder(str(tmp_path / "made"), device="cpu")
-    theirs[0].processor = tokenizer()
     assert np.abs(theirs.predict(pairs_of(EVERY)) - scores).max() < TOLERANCE
 
 
@@ -131,7 +128,8 @@ def test_target_words_are_learnt(
         assert losses[-1] < losses[0]
     prepared = model.prepare(*both())
     logits = model.train(False)(prepared).detach()
-    assert logits.shape[1] == (SIZE if vocabulary else 2)
+    words = transformers.AutoConfig.from_pretrained(tmp_path / "base").vocab_size
+    assert logits.shape[1] == (words if vocabulary else 2)
     model.save(tmp_path / "made")
     scores = open_scorer(tmp_path / "made").score(EVERY).values
     yes, no = (logits[:, n] for n in (model.manifest.word_ids if vocabulary else (0, 1)))  # type: ignore[union-attr]
@@ -286,7 +284,6 @@ def test_layers_after_the_pooling_learn_too(
     modules = sentence_transformers.sentence_transformer.modules
     torch.manual_seed(0)
     transformer = modules.Transformer(str(save(tmp_path / "plain", architecture, "AutoModel")))
-    transformer.processor = tokenizer()
     made = sentence_transformers.SentenceTransformer(
         modules=[
             transformer,
@@ -343,6 +340,41 @@ def test_a_query_encoder_learns_with_prompts_and_leaves_documents_alone(
     assert open_model(done.folder).documents == "documents"
 
 
+@pytest.mark.parametrize("kind", ["cross-encoder", "bi-encoder", "target-words"])
+@pytest.mark.parametrize("architecture", ["distilbert", "opt"])
+def test_a_length_beyond_the_base_is_the_bases(
+    architecture: str, kind: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = {"distilbert": "MaskedLM", "opt": "CausalLM"}[architecture]
+    auto = f"AutoModelFor{head}" if kind == "target-words" else "AutoModel"
+    base = save(tmp_path / "plain", architecture, auto)
+    if kind == "bi-encoder":
+        import_model(base, tmp_path / "base", kind=kind, pooling="mean")
+        base = tmp_path / "base"
+    words: Any = {"words": ("true", "false")} if kind == "target-words" else {}
+    made = [open_trainable(base, scorer=kind, max_length=64, **words)]
+    assert "at most" not in caplog.text
+    made.append(open_trainable(base, scorer=kind, max_length=600, **words))
+    assert [model.manifest.max_length for model in made] == [64, 64]
+    assert f"{base} takes 64 tokens at most: texts are truncated there, not at 600" in caplog.text
+
+
+def test_a_text_without_a_token_is_learnt_from_as_it_is_scored(tmp_path: Path) -> None:
+    save(tmp_path / "plain", "gpt2", "AutoModel")
+    import_model(tmp_path / "plain", tmp_path / "base", kind="bi-encoder", pooling="mean")
+    model = open_trainable(tmp_path / "base", scorer="bi-encoder", dropout=0)
+    pairs = ["grain", "", ""], ["", "a drum", ""]
+    values = model.train(False)(model.prepare(*pairs)).detach().numpy()
+    assert np.array_equal(values, np.zeros((3, 1), np.float32))
+    assert model(model.prepare(["", ""], ["", ""])).tolist() == [[0.0], [0.0]]
+    model.train()
+    made = [model.prepare(["grain"] * 3, ["", "grain or sea", "net"])]
+    accumulate(model, made, [np.array([0, 1, 0], np.float32)], by("listwise-softmax"), budget=60,
+               threads=1)  # fmt: skip
+    assert all(value.grad is None or bool(value.grad.isfinite().all())
+               for value in model.parameters())  # fmt: skip
+
+
 def test_what_cannot_be_trained_is_said(tmp_path: Path) -> None:
     modules = sentence_transformers.sentence_transformer.modules
     sides = []
@@ -350,7 +382,6 @@ def test_what_cannot_be_trained_is_said(tmp_path: Path) -> None:
         transformer = modules.Transformer(
             str(save(tmp_path / side, "electra", "AutoModel", seed=len(side)))
         )
-        transformer.processor = tokenizer()
         sides.append([transformer, modules.Pooling(24)])
     router = modules.Router.for_query_document(*sides)
     sentence_transformers.SentenceTransformer(modules=[router], device="cpu").save_pretrained(

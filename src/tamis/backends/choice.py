@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
-from tamis.backends.devices import resolve_device, resolve_dtype
+from tamis.backends.devices import HalfPrecisionError, resolve_device, resolve_dtype
 from tamis.backends.protocols import Backend, Kind
 from tamis.errors import InputError
 
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 CPU = "cpu"
+Opened = TypeVar("Opened")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,22 @@ def choose_runtime(
     if backend is None and plain and _is_fast(kind, config):
         return FAST
     return Runtime("transformers", place, precision, trust_remote_code)
+
+
+def open_in_precision(
+    open_it: Callable[[Runtime], Opened], runtime: Runtime, dtype: str
+) -> tuple[Opened, Runtime]:
+    """What is opened and what runs it: in float32 where `auto` stood for a half precision that the
+    model does not run in.
+    """
+    try:
+        return open_it(runtime), runtime
+    except HalfPrecisionError as error:
+        if dtype != "auto":
+            raise
+        _log.warning("%s; it runs in float32", error)
+    plain = replace(runtime, dtype="float32")
+    return open_it(plain), plain
 
 
 def _on_cpu(

@@ -10,6 +10,15 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 
+class HalfPrecisionError(InputError):
+    """A model does not run in half precision."""
+
+    def __init__(self, place: object, dtype: str, reason: str) -> None:
+        super().__init__(
+            f"{place} does not run in {dtype}: {reason}", hint="leave the dtype out, or say float32"
+        )
+
+
 def available_devices() -> list[str]:
     """The devices that torch can run on here; the CPU alone where torch is not installed."""
     if not is_installed("torch"):

@@ -77,7 +77,7 @@ def open_to_train(
                 head, unused = frozenset(), frozenset(info["missing_keys"])
     names = {name for name, _ in model.named_parameters()}
     head = head & names if kind == "cross-encoder" else frozenset()
-    return Start(network_of(folder, model, device, kind), head, unused)
+    return Start(network_of(folder, model, device, kind, trust), head, unused)
 
 
 def _drawn(

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from tamis.backends.batches import Rows, groups
-from tamis.backends.devices import torch_dtype
+from tamis.backends.devices import HalfPrecisionError, torch_dtype
 from tamis.backends.memory import check_memory
 from tamis.backends.protocols import Family, Kind
-from tamis.backends.tokens import TokenIds, Tokens
+from tamis.backends.tokens import TokenIds, Tokens, lower_case, lowers_case
 from tamis.backends.weight_digests import check_weights
 from tamis.backends.weights import (
     Tensor,
@@ -36,7 +36,7 @@ from tamis.backends.weights import (
     read_config,
     weight_files,
 )
-from tamis.errors import InputError, require
+from tamis.errors import MISMATCH_ERRORS, InputError, require
 
 UNUSED = ("pooler.", "embeddings.position_ids", "decoder.", "lm_head.")
 """Weights that may be missing where the vectors of tokens are read."""
@@ -74,6 +74,7 @@ class Network:
     pad: int
     inputs: frozenset[str]
     """The names of what its forward takes."""
+    tokens: Tokens
     one_length: bool = False
     """Whether the sequences of a batch must have one length."""
     logged: list[str] = field(default_factory=list)
@@ -191,12 +192,12 @@ def open_network(
     check_memory(folder, dtype, device)
     model, info = load_model(folder, auto_class, dtype, trust, kind)
     check_loaded(folder, info, kind, family)
-    return network_of(folder, model, device, kind)
+    return network_of(folder, model, device, kind, trust)
 
 
-def network_of(folder: Path, model: Any, device: str, kind: Kind) -> Network:
+def network_of(folder: Path, model: Any, device: str, kind: Kind, trust: bool = False) -> Network:
     """A model that was loaded from a folder, checked against its tokenizer, on a device."""
-    tokens, rows = Tokens.open(folder), _embedding_rows(model)
+    tokens, rows = open_tokens(folder, trust), _embedding_rows(model)
     if rows is not None:
         check_rows(folder, tokens, rows)
     _check_finite(folder, model)
@@ -212,11 +213,52 @@ def network_of(folder: Path, model: Any, device: str, kind: Kind) -> Network:
         if one_length:  # no token is taken for padding: the last one is read
             text_config.pad_token_id = model.config.pad_token_id = -1
         pad = 0
-    network = Network(model, require("torch").device(device), int(pad), inputs, one_length)
+    network = Network(model, require("torch").device(device), int(pad), inputs, tokens, one_length)
+    dtype = str(model.dtype).removeprefix("torch.")
     writes = kind == "target-words" and model.config.is_encoder_decoder
+    check_precision(folder, network, dtype, writes)
     if one_length or writes or not _padding_matters(network, tokens):
         return network
     return replace(network, one_length=True)
+
+
+def check_precision(folder: Path, network: Network, dtype: str, writes: bool) -> None:
+    """Refuse a half precision in which a model fails or gives what is no number."""
+    if dtype == "float32":
+        return
+    texts = _probes(network.tokens)
+    more = {}
+    if writes:
+        torch = require("torch")
+        more["decoder_input_ids"] = torch.zeros((len(texts), 1), dtype=int, device=network.device)
+    try:
+        with require("torch").inference_mode():
+            values = _values(network, texts, **more)
+    except MISMATCH_ERRORS as error:
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise HalfPrecisionError(folder, dtype, reason[0][:200]) from error
+    if not bool(values.isfinite().all()):
+        raise HalfPrecisionError(folder, dtype, "it gives values that are not numbers")
+
+
+def open_tokens(folder: Path, trust: bool = False) -> Tokens:
+    """The tokenizer of a folder as transformers opens it: its class may add to tokenizer.json, and
+    says whether it gives segments. Where transformers has no class for it, that file alone.
+    """
+    tokens = Tokens.open(folder)
+    try:
+        with quiet_transformers():
+            own = require("transformers").AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=trust
+            )
+        backend = require("tokenizers").Tokenizer.from_str(own.backend_tokenizer.to_str())
+    except (ImportError, ValueError, OSError, AttributeError, KeyError, TypeError):
+        return tokens
+    if lowers_case(folder):
+        lower_case(backend)
+    return Tokens.of(backend, "token_type_ids" in own.model_input_names)
 
 
 def _embedding_rows(model: Any) -> int | None:
@@ -230,20 +272,26 @@ def _embedding_rows(model: Any) -> int | None:
 
 def _padding_matters(network: Network, tokens: Tokens) -> bool:
     """Whether a model gives a short text something else beside a long one."""
-    texts = [np.array(tokens.backend.encode(text).ids, np.int32) for text in PADDING_PROBES]
+    texts = _probes(tokens)
     if not len(texts[0]) < len(texts[1]) <= longest_of(network.model):
         return False
-    segments = [np.zeros_like(ids) for ids in texts]
-    values = []
     with require("torch").inference_mode():
-        for count in (1, 2):
-            output = network.forward(texts[:count], segments[:count])
-            states = output.logits if "logits" in output else output.last_hidden_state
-            values.append(states[0][: len(texts[0])].float())
-    alone, beside = values
+        alone, beside = (_values(network, texts[:count]) for count in (1, 2))
     dtype = str(network.model.dtype).removeprefix("torch.")
     tolerance = PADDING_TOLERANCE.get(dtype, HALF_PRECISION_TOLERANCE)
     return bool((alone - beside).abs().max() > tolerance * alone.abs().max())
+
+
+def _probes(tokens: Tokens) -> list[TokenIds]:
+    """A short text and a long one."""
+    return [np.array(tokens.backend.encode(text).ids, np.int32) for text in PADDING_PROBES]
+
+
+def _values(network: Network, texts: Sequence[TokenIds], **more: Any) -> Tensor:
+    """What a model gives for the first of some texts."""
+    output = network.forward(texts, [np.zeros_like(ids) for ids in texts], **more)
+    states = output.logits if "logits" in output else output.last_hidden_state
+    return states[0][: len(texts[0])].float()
 
 
 def load_model(
@@ -320,6 +368,9 @@ def _check_finite(folder: Path, model: Any) -> None:
     torch = require("torch")
     for name, weight in model.named_parameters():
         if not bool(torch.isfinite(weight).all()):
+            if weight.dtype != torch.float32 and not bool(torch.isnan(weight).any()):
+                dtype = str(weight.dtype).removeprefix("torch.")
+                raise HalfPrecisionError(folder, dtype, f"{name} has larger values")
             raise InputError(
                 f"{folder}: {name} has values that are not numbers (NaN or infinite)",
                 hint="the training failed or the file is damaged: take an earlier copy",

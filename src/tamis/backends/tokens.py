@@ -21,6 +21,20 @@ from tamis.errors import InputError, require
 TokenIds = NDArray[np.int32]
 TEXTS_PER_BATCH = 256
 DEFAULT_LENGTH = 512
+SBERT_FILE = "sentence_bert_config.json"
+"""Where sentence-transformers writes how it runs a transformer."""
+PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")
+"""Tokenizers of transformers that do what tokenizer.json says, and no more."""
+SEGMENTED_CLASSES = (
+    "BertTokenizer", "CanineTokenizer", "ConvBertTokenizer", "DebertaTokenizer",
+    "DebertaV2Tokenizer", "FNetTokenizer", "MobileBertTokenizer", "SqueezeBertTokenizer",
+)  # fmt: skip
+"""Tokenizers of transformers that tell a model which of two texts a token is from."""
+SEGMENTED_TYPES = (
+    "bert", "canine", "convbert", "deberta", "deberta-v2", "electra", "ernie", "megatron-bert",
+    "mobilebert", "nomic_bert", "squeezebert",
+)  # fmt: skip
+"""The types of models that have one of these where a folder names no tokenizer."""
 OLDER_FILES = (
     "vocab.txt", "vocab.json", "spiece.model", "spm.model", "tokenizer.model",
     "sentencepiece.bpe.model",
@@ -84,9 +98,15 @@ class Tokens:
                 f"{folder} has no tokenizer: there is no tokenizer.json",
                 hint="save the tokenizer into the same folder as the weights",
             )
+        _lower_as_said(backend, folder)
+        return cls.of(backend, _has_segments(folder))
+
+    @classmethod
+    def of(cls, backend: Any, segmented: bool) -> Tokens:
+        """A tokenizer that gives all tokens of a text, and no others."""
         backend.no_truncation()
         backend.no_padding()
-        return cls(backend, _has_segments(folder))
+        return cls(backend, segmented)
 
     @cached_property
     def size(self) -> int:
@@ -185,11 +205,50 @@ def default_length(folder: Path, longest: int) -> int:
 
 
 def _has_segments(folder: Path) -> bool:
-    """Whether a tokenizer gives segments: unless it names its outputs, all but the plain one do."""
+    """Whether a tokenizer gives segments: as it says, else as its class does in transformers, else
+    as that of its model's type.
+    """
+    config = read_json(folder / "tokenizer_config.json")
+    if names := config.get("model_input_names"):
+        return "token_type_ids" in names
+    if name := config.get("tokenizer_class"):
+        return str(name).removesuffix("Fast") in SEGMENTED_CLASSES
+    return read_json(folder / "config.json").get("model_type") in SEGMENTED_TYPES
+
+
+def _lower_as_said(backend: Any, folder: Path) -> None:
+    """Lower the case of texts where a folder says so beside its tokenizer.json: for its tokenizer
+    of WordPiece, or for all that its module of sentence-transformers reads.
+    """
+    config = read_json(folder / "tokenizer_config.json")
+    normalizer, said = backend.normalizer, config.get("do_lower_case")
+    is_plain = config.get("tokenizer_class") in PLAIN_CLASSES
+    if isinstance(said, bool) and type(normalizer).__name__ == "BertNormalizer" and not is_plain:
+        normalizer.lowercase = said
+    if lowers_case(folder):
+        lower_case(backend)
+
+
+def lowers_case(folder: Path) -> bool:
+    """Whether sentence-transformers lowers the case of all that a folder's tokenizer reads."""
+    return bool(read_json(folder / SBERT_FILE).get("do_lower_case"))
+
+
+def lower_case(backend: Any) -> None:
+    """Lower the case of a text before anything else is done with it."""
+    normalizers = require("tokenizers").normalizers
+    steps = [normalizers.Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
+    backend.normalizer = normalizers.Sequence(steps)
+
+
+def check_truncation_side(folder: Path) -> None:
+    """Refuse a tokenizer that would truncate a text at its start."""
     path = folder / "tokenizer_config.json"
-    config = json_of(path) if path.is_file() else {}
-    plain = config.get("tokenizer_class") == "TokenizersBackend"
-    return "token_type_ids" in config.get("model_input_names", [] if plain else ["token_type_ids"])
+    if read_json(path).get("truncation_side", "right") != "right":
+        raise InputError(
+            f"{path} truncates texts at their start, which tamis does not do",
+            hint='write "truncation_side": "right" into it: long texts lose their end instead',
+        )
 
 
 def clean(text: str) -> str:

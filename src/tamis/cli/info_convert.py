@@ -195,6 +195,8 @@ def _describe(request: Request, verify: bool) -> Facts:
     from tamis.durable import folder_exists
 
     path = request.target
+    if request.format is None and not path.exists():
+        path = _named_model(str(request.source)) or path
     if request.format is None and is_sieve(path):
         if verify:
             _verify(path, "sieve")
@@ -213,6 +215,13 @@ def _describe(request: Request, verify: bool) -> Facts:
 
         return describe_index(path)
     return describe_any(request, kind)
+
+
+def _named_model(name: str) -> Path | None:
+    """The folder of a model that is named by what is no path, if there is one."""
+    from tamis.models.base_models import find_named
+
+    return find_named(name)
 
 
 def _described_model(folder: Path) -> dict[str, str]:

@@ -91,6 +91,14 @@ def import_model(
         Literal["probability", "logit", "regression"] | None,
         typer.Option(help="Cross-encoder: what its output is."),
     ] = None,
+    output_label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL",
+            help="Cross-encoder with several outputs: the label, or the number, of the one that "
+            "says relevant.",
+        ),
+    ] = None,
     max_length: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Truncate texts to so many tokens.")
     ] = None,
@@ -113,6 +121,7 @@ def import_model(
         "scale": scale,
         "query_prompt": query_prompt,
         "document_prompt": document_prompt,
+        "output": _output(output_label),
     }
     with with_base(find_base(folder)) as path:
         answers = _ask_missing(path, answers)
@@ -158,7 +167,12 @@ KIND_OF_OPTION = {
     "query_prompt": "bi-encoder",
     "document_prompt": "bi-encoder",
     "scale": "cross-encoder",
+    "output": "cross-encoder",
 }
+
+
+OPTION_OF = {"words": "target-words", "output": "output-label"}
+"""What options are called that have another name in Python."""
 
 
 def _check_kind(folder: Path, options: dict[str, Any]) -> None:
@@ -168,8 +182,17 @@ def _check_kind(folder: Path, options: dict[str, Any]) -> None:
     kind = options["kind"] or kind_of(folder, model_config(folder))
     for name, option_kind in KIND_OF_OPTION.items():
         if options[name] is not None and kind != option_kind:
-            option = "target-words" if name == "words" else name.replace("_", "-")
+            option = OPTION_OF.get(name, name.replace("_", "-"))
             raise typer.BadParameter(f"--{option} is for {option_kind}; {folder} is a {kind}")
+
+
+def _output(label: str | None) -> str | int | None:
+    """A label, or the number of an output.
+
+    >>> _output("entailment"), _output("2")
+    ('entailment', 2)
+    """
+    return int(label) if label and label.isdigit() else label
 
 
 def _word(text: str) -> str | int:

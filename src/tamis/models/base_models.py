@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tamis.backends.onnx import ONNX_FILES
 from tamis.durable import folder_exists
-from tamis.errors import InputError, install_command, missing_extras, require
+from tamis.errors import InputError, TamisError, install_command, missing_extras, require
 from tamis.scorers.model_manifest import Base
 from tamis.scorers.origin import files_read
 
@@ -137,6 +137,21 @@ def find_packaged(name: str) -> Path | None:
             if (folder / "config.json").is_file():
                 return folder
     return None
+
+
+def find_named(reference: str) -> Path | None:
+    """The folder of a model that is named otherwise than by a path: a known model, an installed
+    package or a hub id; None for what is none of these.
+    """
+    package = find_packaged(reference.replace("-", "_"))
+    if _find_known(reference) or package:
+        return find_base(reference)
+    if hub_id(reference) is None or Path(reference).parent.is_dir():
+        return None
+    try:
+        return find_base(reference)
+    except TamisError:  # a path that is wrong looks the same
+        return None
 
 
 def _find_known(reference: str) -> KnownModel | None:

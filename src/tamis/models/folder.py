@@ -154,6 +154,8 @@ def describe_model(manifest: ModelManifest) -> list[tuple[str, str]]:
         ("scale", manifest.scale),
         ("max_length", str(manifest.max_length)),
         ("outputs", str(manifest.outputs) if manifest.scorer == "cross-encoder" else None),
+        ("output", None if manifest.output is None else str(manifest.output)),
+        ("activation", manifest.activation),
         ("pooling", manifest.pooling),
         ("query_prompt", manifest.query_prompt and repr(manifest.query_prompt)),
         ("document_prompt", manifest.document_prompt and repr(manifest.document_prompt)),

@@ -171,15 +171,19 @@ def _use(manifest: ModelManifest, name: str) -> str:
             "from sentence_transformers import CrossEncoder",
             "",
             f"model = CrossEncoder({name!r})",
-            'scores = model.predict([("a question", "one text"), ("a question", "another")])',
-        )
+            'pairs = [("a question", "one text"), ("a question", "another")]',
+            "scores = model.predict(pairs)" if manifest.outputs == 1
+            else "scores = model.predict(pairs, apply_softmax=True)[:, 1]",
+        )  # fmt: skip
     elif manifest.scorer == "bi-encoder":
         documents = f"{name}/{manifest.documents}" if manifest.documents else name
         theirs = _code(
             "from sentence_transformers import SentenceTransformer",
             "",
-            f'queries = SentenceTransformer({name!r}).encode_query(["a question"])',
-            f'texts = SentenceTransformer({documents!r}).encode_document(["one text"])',
+            f"model = SentenceTransformer({name!r})",
+            'queries = model.encode_query(["a question"], normalize_embeddings=True)',
+            *([f"model = SentenceTransformer({documents!r})"] if manifest.documents else []),
+            'texts = model.encode_document(["one text"], normalize_embeddings=True)',
             "scores = queries @ texts.T",
         )
     else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from tamis.backends.choice import choose_runtime
 from tamis.backends.devices import resolve_device, resolve_dtype
 from tamis.backends.memory import count_parameters
 from tamis.backends.onnx import ONNX_FILES
@@ -106,7 +108,8 @@ def _about(folder: Path) -> dict[str, str]:
     architectures = config.get("architectures") or ["not said"]
     facts = {"architecture": str(architectures[0]), "type": str(config["model_type"])}
     with suppress(InputError):  # what it cannot run is said elsewhere
-        facts |= _runtime(folder)
+        facts |= _runtime(folder, config)
+    with suppress(InputError):
         facts |= _prompts(folder)
         length = max_seq_length(encoder_layout(folder, "query"), "query")
         longest = config.get("max_position_embeddings") or DEFAULT_LENGTH
@@ -117,10 +120,13 @@ def _about(folder: Path) -> dict[str, str]:
     return facts | ({"licence": licence} if licence else {})
 
 
-def _runtime(folder: Path) -> dict[str, str]:
+def _runtime(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
     device = resolve_device()
     dtype = resolve_dtype("auto", device)
-    backend = default_backend(folder)
+    if read_manifest(folder) is None and missing_information(folder) == "kind":
+        backend = choose_runtime("bi-encoder", config, folder).backend  # as an encoder
+    else:
+        backend = default_backend(folder)
     if backend != "transformers":
         device, dtype = "cpu", "float32"
     return {"back_end": backend, "device": device, "dtype": dtype}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.backends.protocols import KINDS, Family, Kind
-from tamis.backends.tokens import json_of
+from tamis.backends.tokens import SBERT_FILE, json_of, read_json
 from tamis.backends.weights import read_config, width_of
 from tamis.durable import new_folder
 from tamis.errors import InputError
@@ -41,6 +41,7 @@ def import_model(
     kind: Kind | None = None,
     max_length: int | None = None,
     scale: Scale | None = None,
+    output: str | int | None = None,
     pooling: str | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
@@ -58,7 +59,7 @@ def import_model(
     """
     options = _Options(
         kind, max_length, scale, pooling, query_prompt, document_prompt, words, template, score,
-        family,
+        family, output,
     )  # fmt: skip
     with with_base(Path(folder)) as source:
         manifest = _manifest_of(source, options)
@@ -86,6 +87,7 @@ class _Options:
     template: str | None
     score: Score | None
     family: Family | None
+    output: str | int | None
 
 
 def _manifest_of(source: Path, options: _Options) -> ModelManifest:
@@ -94,7 +96,7 @@ def _manifest_of(source: Path, options: _Options) -> ModelManifest:
     if kind not in KINDS:
         raise InputError(f"there is no kind {kind!r}", hint=f"say {', '.join(KINDS)}")
     if kind == "cross-encoder":
-        return _cross_encoder(source, options.max_length, options.scale)
+        return _cross_encoder(source, options)
     if kind == "bi-encoder":
         return _bi_encoder(source, options)
     return _target_words(
@@ -102,15 +104,20 @@ def _manifest_of(source: Path, options: _Options) -> ModelManifest:
     )
 
 
-def _cross_encoder(folder: Path, max_length: int | None, scale: Scale | None) -> ModelManifest:
+def _cross_encoder(folder: Path, options: _Options) -> ModelManifest:
     scorer = open_and_test(
-        lambda: CrossEncoder.open(folder, max_length=max_length, scale=scale), folder
+        lambda: CrossEncoder.open(
+            folder, max_length=options.max_length, scale=options.scale, output=options.output
+        ),
+        folder,
     )
     return ModelManifest(
         "cross-encoder",
         scorer.max_length,
         scorer.scale,
         outputs=scorer.outputs,
+        output=scorer.output,
+        activation=scorer.activation,
         base=identify(folder),
     )
 
@@ -173,6 +180,8 @@ def write_sbert_config(folder: Path, manifest: ModelManifest) -> None:
     """Write what sentence-transformers needs to give the same scores from this folder."""
     if manifest.scorer == "cross-encoder":
         name = SIGMOID if manifest.scale == "probability" and manifest.outputs == 1 else IDENTITY
+        if manifest.activation:
+            name = f"torch.nn.modules.activation.{manifest.activation}"
         place = transformer_folder(folder)
         config = read_config(place)
         settings = {**config.get("sentence_transformers", {}), "activation_fn": name}
@@ -190,6 +199,21 @@ def write_sbert_config(folder: Path, manifest: ModelManifest) -> None:
             _write_prompts(folder, manifest)
 
 
+def write_default_prompt(folder: Path, prompt: str) -> None:
+    """Write what stands before the query of every pair; sentence-transformers reads it only where
+    modules are listed.
+    """
+    transformer = "sentence_transformers.base.modules.transformer.Transformer"
+    _write(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": transformer}])
+    text = {"method": "forward", "method_output_name": "logits"}
+    module = {"transformer_task": "sequence-classification", "modality_config": {"text": text},
+              "module_output_name": "scores"}  # fmt: skip
+    _write(folder / SBERT_FILE, {**read_json(folder / SBERT_FILE), **module})
+    config = {"model_type": "CrossEncoder", "prompts": {"query": prompt},
+              "default_prompt_name": "query"}  # fmt: skip
+    _write(folder / "config_sentence_transformers.json", config)
+
+
 def _write_prompts(folder: Path, manifest: ModelManifest) -> None:
     path = folder / "config_sentence_transformers.json"
     config = json_of(path) if path.is_file() else {}
@@ -205,7 +229,8 @@ def _write_modules(folder: Path, manifest: ModelManifest) -> None:
         for n, (name, path) in enumerate(types)
     ]
     _write(folder / "modules.json", modules)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": manifest.max_length})
+    own = read_json(folder / SBERT_FILE)
+    _write(folder / SBERT_FILE, {**own, "max_seq_length": manifest.max_length})
     (folder / "1_Pooling").mkdir(exist_ok=True)
     modes = (manifest.pooling or "mean").split("+")
     pooling = {

@@ -137,7 +137,8 @@ def _open(folder: Path, options: RunOptions) -> Scorer:
     try:
         kind = kind_of(folder, config)
     except InputError as error:
-        raise InputError(str(error), hint=_import_hint(folder, "--kind KIND")) from None
+        hint = f"{error.hint}; {_import_hint(folder, '--kind KIND')}"
+        raise InputError(str(error), hint=hint) from None
     if kind == "cross-encoder":
         return CrossEncoder.open(folder, **options)
     if kind == "bi-encoder":

@@ -8,14 +8,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from tamis.errors import InputError
+from tamis.errors import MISMATCH_ERRORS, InputError
 from tamis.types import Pairs, Scorer
 
 LONG_TEXT_WORDS = 5000
 """Long enough to reach every position of a model."""
 AnyScorer = TypeVar("AnyScorer", bound=Scorer)
-MISMATCH_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError)
-"""What a model raises whose config, tokenizer and weights do not fit together."""
 
 
 def open_and_test(open_it: Callable[[], AnyScorer], folder: Path) -> AnyScorer:

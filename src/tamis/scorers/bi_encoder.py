@@ -21,12 +21,12 @@ from tamis.backends.batches import (
     run_batches,
     tokens_per_batch,
 )
-from tamis.backends.choice import FAST, Runtime, choose_runtime
+from tamis.backends.choice import FAST, Runtime, choose_runtime, open_in_precision
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxBiEncoder, Session
 from tamis.backends.pooling import check_pooling
 from tamis.backends.protocols import Backend, BiEncoderModel
-from tamis.backends.tokens import Encoded, Layout, Tokens, default_length
+from tamis.backends.tokens import Encoded, Layout, Tokens, check_truncation_side, default_length
 from tamis.backends.weights import load, open_tokens, read_config
 from tamis.errors import InputError, command
 from tamis.scorers.embedding_layers import EmbeddingLayer, Normalize, normalise, read_layers
@@ -265,10 +265,22 @@ class BiEncoder:
         return len(self.layout.before) + self.tokens.encode([self.prompt], 0)[0].length
 
     def _embed(self, sequences: Sequence[NDArray[np.int32]]) -> Rows:
-        rows = self.model.pool_tokens(sequences, self.pooling, self._skipped)
+        rows = self._pool(sequences)
         for layer in self.layers:
             rows = layer(rows)
         return normalise(rows[:, : self.truncate_dim])
+
+    def _pool(self, sequences: Sequence[NDArray[np.int32]]) -> Rows:
+        """The pooled vectors of texts: zeros for one without a token, as sentence-transformers."""
+        full = [number for number, ids in enumerate(sequences) if len(ids)]
+        if len(full) == len(sequences):
+            return self.model.pool_tokens(sequences, self.pooling, self._skipped)
+        width = self.model.dimensions * len(self.pooling.split("+"))
+        rows = np.zeros((len(sequences), width), np.float32)
+        if full:
+            some = [sequences[number] for number in full]
+            rows[full] = self.model.pool_tokens(some, self.pooling, self._skipped)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -312,7 +324,9 @@ class _Opening:
     ) -> BiEncoder:
         place = layout.transformer
         runtime = choose_runtime("bi-encoder", read_config(place), place, **self.run)
-        model, tokens = _open(layout.transformer, runtime)
+        dtype = str(self.run["dtype"])
+        (model, tokens), runtime = open_in_precision(partial(_open, place), runtime, dtype)
+        check_truncation_side(place)
         special = tokens.single_layout()
         length = (
             self.max_length
@@ -397,10 +411,8 @@ def _open(folder: Path, runtime: Runtime) -> tuple[BiEncoderModel, Tokens]:
     if runtime.backend == "transformers":
         from tamis.backends.transformers import open_bi_encoder
 
-        model: BiEncoderModel = open_bi_encoder(
-            folder, runtime.device, runtime.dtype, runtime.trust_remote_code
-        )
-        return model, Tokens.open(folder)
+        opened = open_bi_encoder(folder, runtime.device, runtime.dtype, runtime.trust_remote_code)
+        return opened, opened.network.tokens
     from tamis.backends.fast import FastBiEncoder, build
 
     check_memory(folder, runtime.dtype, runtime.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +19,38 @@ from tamis.backends.batches import (
     run_batches,
     tokens_per_batch,
 )
-from tamis.backends.choice import FAST, Runtime, choose_runtime
+from tamis.backends.choice import FAST, Runtime, choose_runtime, open_in_precision
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxCrossEncoder, Session
 from tamis.backends.protocols import Backend, CrossEncoderModel
-from tamis.backends.tokens import Layout, TokenIds, Tokens, default_length, share_room
+from tamis.backends.tokens import (
+    Layout,
+    TokenIds,
+    Tokens,
+    check_truncation_side,
+    default_length,
+    share_room,
+)
 from tamis.backends.weights import load, open_tokens, read_config
-from tamis.errors import InputError
+from tamis.errors import InputError, command
+from tamis.scorers.embedding_layers import ACTIVATIONS
 from tamis.scorers.in_torch import open_in_torch
 from tamis.scorers.model_manifest import manifest_for
 from tamis.scorers.modular_heads import is_modular, open_modular
 from tamis.scorers.origin import Origin, model_spec
 from tamis.scorers.sbert_layout import (
     activation_of,
-    prompt_of,
-    sbert_config,
+    prompt_of_pairs,
     transformer_folder,
 )
 from tamis.scorers.tokenized import TokenizedPairs, score_in_chunks
 from tamis.types import Pairs, Scores, Spec
 from tamis.types.pipeline import Scale
 
-ACTIVATIONS: Mapping[str, Scale] = {
-    "torch.nn.modules.linear.Identity": "logit",
-    "torch.nn.modules.activation.Sigmoid": "probability",
-}
-"""What one output is under the activation that a folder names."""
+SCALES: Mapping[str, Scale] = {"Identity": "logit", "Sigmoid": "probability"}
+"""What one output is under an activation; under another it is a regression."""
+SHARES = ("Identity", "Softmax")
+"""Activations under which the score of two outputs, or of more, is a share in their softmax."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +74,8 @@ class CrossEncoder:
     output: int | None = None
     """Of more than two outputs, the one that says relevant: its share in the softmax is the score.
     """
+    activation: str | None = None
+    """What is taken of the output, where that is neither the logit nor a probability by `scale`."""
     runtime: Runtime = FAST
 
     @classmethod
@@ -88,8 +96,9 @@ class CrossEncoder:
 
         What is not given is read from `tamis.json`; without one, pairs are truncated at 512 tokens
         or at as many as the tokenizer says, one output is what the activation named in the folder
-        makes of it (its sigmoid where none is named), and two are a probability. Of more than two
-        the label or the number of the one that says relevant must be named by `output`.
+        makes of it (its sigmoid where none is named), and two are a probability: their softmax, or
+        what an activation that is named makes of the second. Of more than two the label or the
+        number of the one that says relevant must be named by `output`.
         """
         path = Path(folder)
         manifest = manifest_for(path, "cross-encoder")
@@ -100,27 +109,34 @@ class CrossEncoder:
             "cross-encoder", config, place, backend or ("transformers" if modular else None),
             device, dtype, trust_remote_code,
         )  # fmt: skip
-        if modular:
-            model, tokens = open_modular(path, runtime), Tokens.open(place)
-        else:
-            model, tokens = _open(place, runtime)
+        open_it = partial(open_modular, path) if modular else partial(_open, place)
+        (model, tokens), runtime = open_in_precision(open_it, runtime, dtype)
+        check_truncation_side(place)
         layout = tokens.pair_layout()
         length = max_length or (
             manifest.max_length if manifest else default_length(place, model.longest)
         )
         check_length(length, model.longest, layout.extra)
         outputs = model.outputs
-        said = scale or (manifest.scale if manifest else scale_of_activation(path, config, outputs))
+        if manifest:
+            activation, said = manifest.activation, manifest.scale
+        else:
+            activation, said = activation_and_scale(path, config, outputs, is_free=scale is None)
+        said = scale or said
+        activation = activation if scale is None else None
+        own_output = manifest.output if manifest else None
         return cls(
-            model, tokens, layout, length, scale_of(outputs, said), threads,
+            model, tokens, layout, length, said if activation else scale_of(outputs, said),
+            threads,
             tokens_per_batch(runtime.device),
             document_tokens=manifest.document_tokens if manifest else None,
             origin=Origin.of(
                 "cross-encoder", path, runtime.backend, runtime.dtype, max_length=max_length,
                 scale=scale, output=output,
             ),
-            prompt=prompt_of(sbert_config(path), "query"),
-            output=output_of(path, config, outputs, output),
+            prompt=prompt_of_pairs(path),
+            output=output_of(path, config, outputs, own_output if output is None else output),
+            activation=activation,
             runtime=runtime,
         )  # fmt: skip
 
@@ -178,6 +194,9 @@ class CrossEncoder:
         return values
 
     def _values(self, logits: Rows) -> Rows:
+        if self.activation is not None:
+            column = self.output if self.output is not None else logits.shape[1] - 1
+            return ACTIVATIONS[self.activation](logits[:, column : column + 1])
         if self.output is not None:
             return _share(logits, self.output)
         if logits.shape[1] == 2:
@@ -199,10 +218,10 @@ def _open(folder: Path, runtime: Runtime) -> tuple[CrossEncoderModel, Tokens]:
     if runtime.backend == "transformers":
         from tamis.backends.transformers import open_cross_encoder
 
-        model: CrossEncoderModel = open_cross_encoder(
+        opened = open_cross_encoder(
             folder, runtime.device, runtime.dtype, runtime.trust_remote_code
         )
-        return model, Tokens.open(folder)
+        return opened, opened.network.tokens
     from tamis.backends._heads import head_of
     from tamis.backends.fast import FastCrossEncoder, build
 
@@ -220,29 +239,42 @@ def output_of(
     if outputs <= 2 and output is None:
         return None
     if number is None or not 0 <= number < outputs:
-        named = ", ".join(labels) or f"0 to {outputs - 1}"
+        names = list(labels) or [str(number) for number in range(outputs)]
         raise InputError(
             f"{folder} has {outputs} outputs; a re-ranker has one or two, or says which it reads",
-            hint=f"say which means relevant: output=LABEL, one of {named}",
+            hint=f"say which of {', '.join(names)} means relevant, and use the new folder, such as "
+            f"{_import_command(folder, '--output-label', names[-1])}",
         )
     return number if outputs > 1 else None
 
 
-def scale_of_activation(folder: Path, config: Mapping[str, Any], outputs: int) -> Scale | None:
-    """What one output is under the activation that a folder names; without one its sigmoid is
-    taken, as by sentence-transformers. None of several outputs.
+def activation_and_scale(
+    folder: Path, config: Mapping[str, Any], outputs: int, *, is_free: bool = True
+) -> tuple[str | None, Scale]:
+    """The activation that a folder names, where its scores are neither logits nor a softmax or
+    sigmoid that `scale` says, and what the scores are. Without one the sigmoid of one output is
+    taken, as by sentence-transformers, and of several a softmax. `is_free`: nobody said the scale.
     """
-    name = activation_of(folder, config)
-    if outputs != 1:
-        return None
-    if name is None:
-        return "probability"
-    if name not in ACTIVATIONS:
+    path = activation_of(folder, config) or ""
+    default = "Sigmoid" if outputs == 1 else "Identity"
+    name = path.rpartition(".")[2] or default
+    if outputs == 1 and name in SCALES:
+        return None, SCALES[name]
+    if outputs > 1 and name in SHARES:
+        return None, "probability"
+    if is_free and not (path.startswith("torch.") and name in ACTIVATIONS):
         raise InputError(
-            f"{folder} names the activation {name}, which tamis does not run",
-            hint="say what its output is: --scale logit, or --scale probability",
+            f"{folder} names the activation {path}, which tamis does not run",
+            hint="say what its output is, and use the new folder: "
+            + _import_command(folder, "--scale", "logit" if outputs == 1 else "probability"),
         )
-    return ACTIVATIONS[name]
+    return name, SCALES.get(name, "regression")
+
+
+def _import_command(folder: Path, *options: str) -> str:
+    """How a folder is copied with what is said of it."""
+    new = f"{folder.resolve().name}-imported"
+    return command("import-model", folder, "-o", new, *options)
 
 
 def check_length(length: int, longest: int, extra: int) -> None:

@@ -13,6 +13,7 @@ from tamis.backends.protocols import KINDS, Kind
 from tamis.backends.weight_digests import WEIGHT_DIGESTS_KEY, weight_digests
 from tamis.errors import DamagedError, InputError
 from tamis.manifest import expect, read_manifest, write_manifest
+from tamis.scorers.embedding_layers import ACTIVATIONS
 from tamis.types.pipeline import Scale
 
 LAYOUT = 1
@@ -53,6 +54,10 @@ class ModelManifest:
     word_ids: tuple[int, int] | None = None
     score: str | None = None
     family: str | None = None
+    output: int | None = None
+    """Of a cross-encoder with more than two outputs: the number of the one that says relevant."""
+    activation: str | None = None
+    """What a cross-encoder's score is of its output, where `scale` does not say: `Tanh`."""
     base: Base | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,6 +65,8 @@ class ModelManifest:
 _IS_VALID: Mapping[str, Callable[[Any], bool]] = {
     "max_length": lambda value: isinstance(value, int) and value > 0,
     "outputs": lambda value: isinstance(value, int) and value > 0,
+    "output": lambda value: isinstance(value, int) and value >= 0,
+    "activation": lambda value: isinstance(value, str) and value in ACTIVATIONS,
     "document_tokens": lambda value: isinstance(value, int) and value > 0,
     "scale": lambda value: value in get_args(Scale),
     "pooling": is_pooling,

@@ -16,7 +16,7 @@ from tamis.backends.batches import Rows
 from tamis.backends.choice import Runtime
 from tamis.backends.network import longest_of
 from tamis.backends.protocols import CrossEncoderModel, LanguageModel
-from tamis.backends.tokens import TokenIds, json_of
+from tamis.backends.tokens import TokenIds, Tokens, json_of
 from tamis.backends.transformers import (
     TransformersBiEncoder,
     open_bi_encoder,
@@ -80,8 +80,8 @@ def is_modular(folder: Path) -> bool:
     return len(modules_of(folder)) > 1
 
 
-def open_modular(folder: Path, runtime: Runtime) -> CrossEncoderModel:
-    """The cross-encoder that the modules of a folder make."""
+def open_modular(folder: Path, runtime: Runtime) -> tuple[CrossEncoderModel, Tokens]:
+    """The cross-encoder that the modules of a folder make, and its tokenizer."""
     if runtime.backend != "transformers":
         raise InputError(
             f"the back end {runtime.backend} does not run the modules of {folder}",
@@ -96,7 +96,8 @@ def open_modular(folder: Path, runtime: Runtime) -> CrossEncoderModel:
             raise InputError(
                 f"{folder} has modules that make no score", hint="copy the folder again"
             )
-        return PooledScore(encoder, layout.pooling, read_layers(layout.layers))
+        score_of = PooledScore(encoder, layout.pooling, read_layers(layout.layers))
+        return score_of, encoder.network.tokens
     path = layout.transformer / "sentence_bert_config.json"
     if "message" in (json_of(path) if path.is_file() else {}).get("modality_config", {}):
         raise InputError(
@@ -108,4 +109,4 @@ def open_modular(folder: Path, runtime: Runtime) -> CrossEncoderModel:
     ids = [config.get("true_token_id"), config.get("false_token_id")]
     model = open_language_model(layout.transformer, "causal", None, *how)
     known = tuple(int(number) for number in ids if number is not None)
-    return NextTokenScore(model, known, longest_of(model.network.model))
+    return NextTokenScore(model, known, longest_of(model.network.model)), model.network.tokens

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.pooling import POOLINGS
+from tamis.backends.protocols import KINDS
 from tamis.backends.tokens import json_of
 from tamis.errors import InputError
 
@@ -100,11 +101,20 @@ def prompt_of(config: Mapping[str, Any], task: Task) -> str:
     >>> prompt_of({"prompts": {"all": "text: "}, "default_prompt_name": "all"}, "query")
     'text: '
     """
+    return _first_prompt(config, (*PROMPT_NAMES[task], config.get("default_prompt_name")))
+
+
+def prompt_of_pairs(folder: Path) -> str:
+    """What a cross-encoder's folder says stands before the query of every pair: its default prompt,
+    and no other. As in sentence-transformers, a folder that lists no modules says nothing.
+    """
+    config = sbert_config(folder) if modules_of(folder) else {}
+    return _first_prompt(config, [config.get("default_prompt_name")])
+
+
+def _first_prompt(config: Mapping[str, Any], names: Iterable[str | None]) -> str:
     prompts = config.get("prompts") or {}
-    for name in (*PROMPT_NAMES[task], config.get("default_prompt_name")):
-        if prompts.get(name) is not None:
-            return str(prompts[name])
-    return ""
+    return next((str(prompts[name]) for name in names if prompts.get(name) is not None), "")
 
 
 def sbert_config(folder: Path) -> dict[str, Any]:
@@ -168,7 +178,8 @@ def _check(folder: Path, kind: str) -> str:
     if not known or not kind.startswith("sentence_transformers."):
         raise InputError(
             f"{folder} has a module that tamis does not run: {kind}",
-            hint=f"choose a model with these modules only: {', '.join(SUPPORTED_MODULES)}",
+            hint=f"tamis runs a {', a '.join(KINDS)} with these modules only: "
+            f"{', '.join(SUPPORTED_MODULES)}",
         )
     return "Router" if name == "Asym" else name
 
@@ -198,7 +209,7 @@ def activation_of(folder: Path, config: Mapping[str, Any]) -> str | None:
     """The activation that a cross-encoder's folder names for its output, if it names one."""
     own = config.get("sentence_transformers")
     for name in (
-        sbert_config(folder).get("activation_fn"),
+        sbert_config(folder).get("activation_fn") if modules_of(folder) else None,
         own.get("activation_fn") if isinstance(own, dict) else None,
         config.get("sbert_ce_default_activation_function"),
     ):

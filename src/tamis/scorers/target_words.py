@@ -24,7 +24,7 @@ from tamis.backends.batches import (
     run_batches,
     tokens_per_batch,
 )
-from tamis.backends.choice import FAST, Runtime, choose_runtime
+from tamis.backends.choice import FAST, Runtime, choose_runtime, open_in_precision
 from tamis.backends.memory import check_memory
 from tamis.backends.onnx import OnnxLanguageModel, Session
 from tamis.backends.protocols import FAMILIES, Backend, Family, LanguageModel
@@ -104,7 +104,9 @@ class TargetWords:
             runtime = replace(runtime, backend="transformers")
         length = length_of(config, max_length or (manifest.max_length if manifest else None))
         text = template or (manifest.template if manifest else None) or DEFAULT_TEMPLATE
-        language_model, tokens = _open(path, runtime, kind, length)
+        (language_model, tokens), runtime = open_in_precision(
+            lambda chosen: _open(path, chosen, kind, length), runtime, dtype
+        )
         return cls(
             language_model,
             tokens,
@@ -188,7 +190,9 @@ def _open(
         session = Session.open(folder, runtime.backend, "target-words")
         return OnnxLanguageModel(session), open_tokens(folder, read_config(folder))
     if runtime.backend == "transformers":
-        tokens = Tokens.open(folder)
+        from tamis.backends.network import open_tokens as open_as_transformers
+
+        tokens = open_as_transformers(folder, runtime.trust_remote_code)
         mask = None
         if family == "masked":
             mask = tokens.backend.token_to_id(mask_of(folder, tokens))
@@ -221,17 +225,25 @@ def family_of(folder: Path, config: Mapping[str, Any], family: str | None = None
 
 def length_of(config: Mapping[str, Any], max_length: int | None) -> int:
     """The length in tokens at which texts are truncated; an error beyond the model's positions."""
-    longest = config.get("n_positions") or config.get("max_position_embeddings") or DEFAULT_LENGTH
-    if config["model_type"] in _t5.FAMILIES:
-        longest = MAX_T5_TOKENS
-    elif "roberta" in config["model_type"]:
-        longest -= 2
+    longest = positions_of(config)
     if max_length is not None and not 0 < max_length <= longest:
         raise InputError(
             f"cannot truncate texts at {max_length} tokens",
             hint=f"this model takes {longest} at most",
         )
     return max_length or min(DEFAULT_LENGTH, longest)
+
+
+def positions_of(config: Mapping[str, Any]) -> int:
+    """How many tokens a language model takes by its config.
+
+    >>> positions_of({"model_type": "gpt2", "n_positions": 1024})
+    1024
+    """
+    if config["model_type"] in _t5.FAMILIES:
+        return MAX_T5_TOKENS
+    longest = config.get("n_positions") or config.get("max_position_embeddings") or DEFAULT_LENGTH
+    return int(longest) - 2 * ("roberta" in config["model_type"])
 
 
 def with_mask(template: str, folder: Path, tokens: Tokens) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tamis.backends.tokens import SBERT_FILE, read_json
 from tamis.backends.weights import Tensor
 from tamis.errors import require
 from tamis.scorers.embedding_layers import (
@@ -85,7 +86,8 @@ class EmbeddingLayers(nn.Module):
             for number, (kind, path) in enumerate(modules)
         ]  # fmt: skip
         _write(folder / "modules.json", rows)
-        _write(folder / "sentence_bert_config.json", {"max_seq_length": manifest.max_length})
+        own = read_json(folder / SBERT_FILE)
+        _write(folder / SBERT_FILE, {**own, "max_seq_length": manifest.max_length})
         self._write_pooling(folder / "1_Pooling", manifest, width)
         if self.layout.truncate_dim:
             path = folder / "config_sentence_transformers.json"

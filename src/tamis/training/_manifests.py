@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,9 @@ from tamis.scorers.bi_encoder import pooling_of, prompts_of
 from tamis.scorers.cross_encoder import check_length, scale_of
 from tamis.scorers.model_manifest import Base, ModelManifest, find_model_manifest
 from tamis.scorers.target_tokens import word_ids
-from tamis.scorers.target_words import DEFAULT_TEMPLATE, length_of, with_mask
+from tamis.scorers.target_words import DEFAULT_TEMPLATE, length_of, positions_of, with_mask
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +49,23 @@ def cross_encoder_manifest(
     """Of a cross-encoder with so many outputs."""
     manifest = folder.manifest
     default = min(DEFAULT_LENGTH, longest)
-    length = max_length or (manifest.max_length if manifest else default)
+    length = _within(longest, max_length, folder) or (manifest.max_length if manifest else default)
     check_length(length, longest, folder.tokens.pair_layout().extra)
     return ModelManifest(
         "cross-encoder", length, scale_of(outputs, None), outputs, document_tokens,
         base=folder.base,
     )  # fmt: skip
+
+
+def _within(longest: int, max_length: int | None, folder: BaseFolder) -> int | None:
+    """The length that a recipe names, or all that the base takes where that is less."""
+    if max_length is None or max_length <= longest:
+        return max_length
+    _log.warning(
+        "%s takes %d tokens at most: texts are truncated there, not at %d",
+        folder.root, longest, max_length,
+    )  # fmt: skip
+    return longest
 
 
 def outputs_of(folder: BaseFolder, own: int, outputs: int | None, is_fresh: bool) -> int:
@@ -91,7 +105,7 @@ def bi_encoder_manifest(folder: BaseFolder, longest: int, max_length: int | None
             hint="train it by a recipe for that, or name a bi-encoder",
         )
     own = text_length_of(root, manifest) or default_length(folder.place, longest)
-    length = max_length or own
+    length = _within(longest, max_length, folder) or own
     extra = folder.tokens.single_layout().extra
     if not extra < length <= longest:
         raise InputError(
@@ -123,9 +137,10 @@ def target_words_manifest(
     first, second = ids = word_ids(tokens, target_words)
     text = template or (manifest.template if manifest else None) or DEFAULT_TEMPLATE
     name = tokens.backend.id_to_token
+    length = _within(positions_of(folder.config), max_length, folder)
     return ModelManifest(
         "target-words",
-        length_of(folder.config, max_length or (manifest.max_length if manifest else None)),
+        length_of(folder.config, length or (manifest.max_length if manifest else None)),
         "probability",
         template=with_mask(text, folder.place, tokens) if family == "masked" else text,
         words=(name(first), name(second)),

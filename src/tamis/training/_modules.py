@@ -5,7 +5,6 @@ Imported only where torch is known to be installed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -19,7 +18,7 @@ from torch import nn
 from tamis.backends._dropout import generator_of
 from tamis.backends.protocols import Backend, Family
 from tamis.backends.tokens import Encoded, TokenIds, share_room
-from tamis.models.model_import import import_model, write_sbert_config
+from tamis.models.model_import import import_model, write_default_prompt, write_sbert_config
 from tamis.scorers.bi_encoder import BiEncoder
 from tamis.scorers.cross_encoder import CrossEncoder
 from tamis.scorers.embedding_cache import EmbeddingCache
@@ -172,8 +171,7 @@ class CrossEncoderModule(Module):
 
     def _save_more(self, folder: Path, manifest: ModelManifest) -> None:
         if self.prompt:
-            config = json.dumps({"prompts": {"query": self.prompt}}, ensure_ascii=False)
-            (folder / "config_sentence_transformers.json").write_text(config + "\n", "utf-8")
+            write_default_prompt(folder, self.prompt)
 
     def scorer(self, *, threads: int | None = None) -> CrossEncoder:
         """A scorer with the weights as they are now."""
@@ -271,12 +269,22 @@ class BiEncoderModule(Module):
         distinct = {ids.tobytes(): ids for ids in sequences}
         order = sorted(distinct, key=lambda name: len(distinct[name]))
         pooling = self.manifest.pooling or "mean"
-        pooled = self.network.embeddings(
-            [distinct[name] for name in order], pooling, skip, generator
-        )
+        full = [distinct[name] for name in order if len(distinct[name])]
+        pooled = self._pooled(full, pooling, skip, generator)
+        if len(full) < len(order):  # a text without a token is the shortest
+            pooled = torch.cat([pooled.new_zeros(1, pooled.shape[1]), pooled])
         position = {name: number for number, name in enumerate(order)}
         places = torch.tensor([position[ids.tobytes()] for ids in sequences], device=pooled.device)
         return self.layers(pooled), places
+
+    def _pooled(
+        self, sequences: Sequence[TokenIds], pooling: str, skip: int, generator: Any
+    ) -> torch.Tensor:
+        if sequences:
+            pooled: torch.Tensor = self.network.embeddings(sequences, pooling, skip, generator)
+            return pooled
+        width = self.network.model(self.manifest.max_length).dimensions
+        return torch.zeros(0, width * len(pooling.split("+")), device=self.device)
 
     def _skipped(self, prompt: str) -> int:
         """How many tokens at the start of a text with this prompt are not pooled."""

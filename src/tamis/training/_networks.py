@@ -25,7 +25,7 @@ from tamis.backends.fast import FastBiEncoder, FastCrossEncoder, head_states, po
 from tamis.backends.fresh_weights import Start
 from tamis.backends.network import Network, load_model, longest_of
 from tamis.backends.protocols import Family, Kind
-from tamis.backends.tokens import TokenIds, Tokens
+from tamis.backends.tokens import SBERT_FILE, TokenIds, Tokens, lowers_case
 from tamis.backends.transformers import (
     TransformersBiEncoder,
     TransformersCrossEncoder,
@@ -259,6 +259,8 @@ def copy_tokenizer(place: Path, folder: Path) -> None:
         for file in sorted(place.glob(pattern)):
             if file.is_file():
                 shutil.copy(file, folder / file.name)
+    if lowers_case(place):
+        (folder / SBERT_FILE).write_text(json.dumps({"do_lower_case": True}) + "\n", "utf-8")
 
 
 def enable_gradient_checkpointing(network: Network) -> None:

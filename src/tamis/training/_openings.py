@@ -12,15 +12,14 @@ from typing import Any
 
 from tamis.backends.choice import Runtime
 from tamis.backends.fresh_weights import FreshWeights, Start, open_to_train
-from tamis.backends.network import longest_of
+from tamis.backends.network import check_precision, longest_of, open_tokens
 from tamis.backends.protocols import Family, Kind
-from tamis.backends.tokens import Tokens
 from tamis.backends.transformers import ENCODER_ONLY, LANGUAGE_MODELS, start_token
 from tamis.backends.weights import load, read_config
 from tamis.errors import InputError
 from tamis.scorers.embedding_cache import EmbeddingCache
 from tamis.scorers.model_manifest import ModelManifest
-from tamis.scorers.sbert_layout import encoder_layout, prompt_of, sbert_config, transformer_folder
+from tamis.scorers.sbert_layout import encoder_layout, prompt_of_pairs, transformer_folder
 from tamis.scorers.target_words import family_of, mask_of
 from tamis.training._init_weights import (
     InitialModel,
@@ -139,7 +138,7 @@ class Opening:
     def _prompt_of_pairs(self) -> str:
         """What stands before a query where the base reads pairs already."""
         reads_pairs = own_outputs(read_config(transformer_folder(self.root))) > 0
-        return prompt_of(sbert_config(self.root), "query") if reads_pairs else ""
+        return prompt_of_pairs(self.root) if reads_pairs else ""
 
     def _encoder(self, max_length: int | None) -> tuple[TrainedNetwork, ModelManifest]:
         if self.is_fast:
@@ -163,7 +162,8 @@ class Opening:
     def _folder(self) -> BaseFolder:
         place = transformer_folder(self.root)
         base = base_of(self.root, random_weights=self.random_weights)
-        return BaseFolder(self.root, place, read_config(place), Tokens.open(place), base)
+        tokens = open_tokens(place, self.runtime.trust_remote_code)
+        return BaseFolder(self.root, place, read_config(place), tokens, base)
 
     def _start(self, document_tokens: int | None) -> TrainingStart:
         return TrainingStart(
@@ -199,6 +199,9 @@ class Opening:
         architecture = type(start.network.model).__name__
         config = plain_config(folder.config, architecture, outputs)
         precision = Precision.of(self.runtime.device, self.runtime.dtype)
+        writes = self.kind == "target-words" and start.network.model.config.is_encoder_decoder
+        with precision.autocast():
+            check_precision(self.root, start.network, self.runtime.dtype, writes)
         runtime = Runtime(
             "transformers", self.runtime.device, "float32", self.runtime.trust_remote_code
         )

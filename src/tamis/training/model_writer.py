@@ -19,6 +19,7 @@ from tamis.models.base_models import find_base
 from tamis.models.licences import licence_of
 from tamis.models.model import Model, load_model
 from tamis.models.model_card import write_model_card
+from tamis.models.model_import import write_sbert_config
 from tamis.scorers.model_manifest import (
     find_model_manifest,
     read_model_manifest,
@@ -60,10 +61,10 @@ def finish(trainer: Trainer, history: History, work: Path, *, force: bool) -> Tr
             shutil.copytree(
                 checkpoints.model_at(work, selected_step), temporary_folder, dirs_exist_ok=True
             )
-            manifest = replace(read_model_manifest(temporary_folder), facts=facts)
-            write_model_manifest(
-                temporary_folder, replace(manifest, scale=_scale(trainer, manifest.scale))
-            )
+            saved = read_model_manifest(temporary_folder)
+            manifest = replace(saved, facts=facts, scale=_scale(trainer, saved.scale))
+            write_sbert_config(temporary_folder, manifest)  # which says what the scale is
+            write_model_manifest(temporary_folder, manifest)
             licence = licence_of(find_base(job.base))
             write_model_card(temporary_folder, name=job.out.name, licence=licence)
             (temporary_folder / HISTORY_FILE).write_text(json.dumps(asdict(history)), "utf-8")

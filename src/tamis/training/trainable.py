@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.backends.choice import Runtime, choose_runtime
+from tamis.backends.choice import Runtime, choose_runtime, open_in_precision
 from tamis.backends.memory import check_memory
 from tamis.backends.protocols import KINDS, Backend, Kind
 from tamis.backends.tokens import TokenIds
@@ -165,25 +165,28 @@ def open_trainable(
         _check_sides(folder, fixed_documents, random_weights)
     runtime = training_runtime(folder, scorer, placement, device)
     check_memory(transformer_folder(folder), "float32", runtime.device, training=True)
-    from tamis.training._openings import Opening
-
-    opening = Opening(
-        folder, scorer, runtime, placement.gradient_checkpointing, dropout, fresh_head,
-        random_weights, seed,
-    )  # fmt: skip
-    if scorer == "cross-encoder":
-        return opening.cross_encoder(outputs, max_length, document_tokens)
-    if scorer == "target-words":
-        return opening.target_words(words, template, max_length, vocabulary)
-    if not fixed_documents:
-        return opening.bi_encoder(max_length)
-    if embedding_cache is None:
+    if fixed_documents and scorer == "bi-encoder" and embedding_cache is None:
         encoder = BiEncoder.open(
             documents_of(folder), threads=threads, device=runtime.device, dtype="float32",
             trust_remote_code=placement.trust_remote_code,
         )  # fmt: skip
         embedding_cache = EmbeddingCache(encoder.documents or encoder)
-    return opening.query_encoder(max_length, documents_of(folder), embedding_cache)
+    from tamis.training._openings import Opening
+
+    def open_it(runtime: Runtime) -> Trainable:
+        opening = Opening(
+            folder, scorer, runtime, placement.gradient_checkpointing, dropout, fresh_head,
+            random_weights, seed,
+        )  # fmt: skip
+        if scorer == "cross-encoder":
+            return opening.cross_encoder(outputs, max_length, document_tokens)
+        if scorer == "target-words":
+            return opening.target_words(words, template, max_length, vocabulary)
+        if not fixed_documents or embedding_cache is None:
+            return opening.bi_encoder(max_length)
+        return opening.query_encoder(max_length, documents_of(folder), embedding_cache)
+
+    return open_in_precision(open_it, runtime, placement.dtype)[0]
 
 
 def training_runtime(
