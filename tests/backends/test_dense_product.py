@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 import torch
 
 from tamis.backends import _dense_product
-from tamis.backends._dense_product import dense_product
+from tamis.backends._dense_product import DenseLayer, dense_product, with_dense_layers
 
 REACH = 1e-5
 
@@ -74,9 +74,21 @@ def test_other_kinds_are_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_dense_product, "_product", refuse)
     assert dense_product(states.double(), weight.double(), None).dtype == torch.float64
     assert dense_product(states[:0], weight, bias).shape == (0, 5)
-    assert dense_product(states[None], weight, bias).shape == (1, 4, 5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert dense_product(states, weight, bias).dtype == torch.bfloat16
     monkeypatch.setattr(_dense_product, "_has_onednn", lambda: False)
     own = dense_product(states, weight, bias)
     assert np.allclose(own.numpy(), exact(states, weight, bias).numpy(), atol=REACH)
+
+
+def test_a_layer_of_torch_takes_rows_of_any_shape() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.GELU(), torch.nn.Linear(5, 2))
+    states = torch.randn(3, 4, 6)
+    before, names = layer(states), list(layer.state_dict())
+    with_dense_layers(layer)
+    assert [type(part) for part in layer.children()][::2] == [DenseLayer, DenseLayer]
+    assert torch.allclose(layer(states), before, atol=REACH) and before.shape == (3, 4, 2)
+    assert list(layer.state_dict()) == names
+    layer(states).sum().backward()
+    assert all(weight.grad is not None for weight in layer.parameters())

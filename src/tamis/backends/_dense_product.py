@@ -27,6 +27,9 @@ def dense_product(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
     """
     if not _is_of_onednn(states, weight):
         return linear(states, weight, bias)
+    if states.dim() > 2:
+        rows = dense_product(states.flatten(0, -2), weight, bias)
+        return rows.view(*states.shape[:-1], -1)
     if torch.is_grad_enabled() and any(
         tensor is not None and tensor.requires_grad for tensor in (states, weight, bias)
     ):
@@ -39,7 +42,7 @@ def _is_of_onednn(states: Tensor, weight: Tensor) -> bool:
     return (
         states.dtype == weight.dtype == torch.float32
         and states.device.type == weight.device.type == "cpu"
-        and states.dim() == 2
+        and states.dim() > 1
         and states.numel() > 0
         and not torch.is_autocast_enabled("cpu")
         and _has_onednn()
@@ -78,3 +81,25 @@ class _DenseProduct(torch.autograd.Function):
             _product(gradient.t(), states.t(), None) if of_weight else None,
             gradient.sum(0) if of_bias else None,
         )
+
+
+class DenseLayer(torch.nn.Linear):
+    """A layer of torch that multiplies so."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        """See `dense_product`."""
+        return dense_product(states, self.weight, self.bias)
+
+
+def with_dense_layers(model: torch.nn.Module) -> torch.nn.Module:
+    """The model itself, whose dense layers multiply so from now on.
+
+    >>> with_dense_layers(torch.nn.Sequential(torch.nn.Linear(2, 3)))
+    Sequential(
+      (0): DenseLayer(in_features=2, out_features=3, bias=True)
+    )
+    """
+    for module in model.modules():
+        if type(module) is torch.nn.Linear:
+            module.__class__ = DenseLayer
+    return model

@@ -197,11 +197,13 @@ def open_network(
 
 def network_of(folder: Path, model: Any, device: str, kind: Kind, trust: bool = False) -> Network:
     """A model that was loaded from a folder, checked against its tokenizer, on a device."""
+    from tamis.backends._dense_product import with_dense_layers  # imports torch
+
     tokens, rows = open_tokens(folder, trust), _embedding_rows(model)
     if rows is not None:
         check_rows(folder, tokens, rows)
     _check_finite(folder, model)
-    model = model.to(device).eval()
+    model = with_dense_layers(model.to(device).eval())
     inputs = frozenset(inspect.signature(model.forward).parameters)
     if not tokens.segmented:
         inputs -= {"token_type_ids"}

@@ -15,6 +15,7 @@ from tamis.cli.options import (
     OUTPUT_PANEL,
     DeviceOptions,
     Force,
+    GradientCheckpointing,
     Json,
     ReadOptions,
     Seed,
@@ -177,6 +178,7 @@ def choice_train(
     ] = False,
     seed: Seed = 0,
     threads: Threads = None,
+    gradient_checkpointing: GradientCheckpointing = False,
     json: Json = False,
     force: Force = False,
 ) -> None:
@@ -195,7 +197,7 @@ def choice_train(
         trained = train_choice(
             example_sets, index, base=base, out=output, recipe=recipe, settings=settings,
             max_time=max_time, threads=threads, resume=resume, force=force,
-            placement=Placement(device.device, device.dtype),
+            placement=Placement(device.device, device.dtype, gradient_checkpointing),
         )  # fmt: skip
     facts = {"questions": example_sets[0].facts["questions"], **training_facts(trained)}
     show_json("task_choice_train", facts) if json else show_facts(facts)
