@@ -5,11 +5,11 @@
 
 Texts are 400 answers of medquad (their tokens' vectors averaged) and 400 pairs of trec-dl19 (the
 vector of the first token), at their real lengths, truncated at 512 tokens. transformers gets the
-same batches, sorted by length and padded to the longest of each, with SDPA where it has it, and a
-mask only where something is padded. Times are processor time on one thread; with --wall-clock also
-wall clock on two, where transformers runs batches side by side as tamis does, or shares each among
-threads, whichever is faster. Weights are random; speed does not
-depend on them.
+same batches, sorted by length and padded to the longest of each, with SDPA where it has it, a mask
+only where something is padded, and the products of tamis's back end for it, or its own by
+--own-products. Times are processor time on one thread; with --wall-clock also wall clock on two,
+where transformers runs batches side by side as tamis does, or shares each among threads, whichever
+is faster. Weights are random; speed does not depend on them.
 """
 
 import argparse
@@ -105,10 +105,12 @@ class Contest:
         return values
 
 
-def model_of(name: str) -> tuple[Body, Any]:
+def model_of(name: str, own_products: bool) -> tuple[Body, Any]:
     """A model of this shape: ours and that of transformers."""
     import torch
     import transformers
+
+    from tamis.backends._dense_product import with_dense_layers
 
     torch.manual_seed(0)
     config: Any = transformers.DistilBertConfig()
@@ -120,7 +122,8 @@ def model_of(name: str) -> tuple[Body, Any]:
     weights = {name: value.detach() for name, value in theirs.state_dict().items()}
     plain = json.loads(theirs.config.to_json_string())
     tokens: Any = None
-    return build(Loaded(Path(name), plain, weights, tokens)), theirs.eval()
+    ours = build(Loaded(Path(name), plain, weights, tokens))
+    return ours, theirs.eval() if own_products else with_dense_layers(theirs.eval())
 
 
 def texts_of(data: Path, share: float) -> dict[str, list[Ids]]:
@@ -195,6 +198,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the texts")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--wall-clock", action="store_true", help="on two threads, too")
+    parser.add_argument("--own-products", action="store_true", help="transformers as it is")
     given = parser.parse_args()
     texts = texts_of(Path(os.environ["TAMIS_DATA"]), given.share)
     for pooling, sequences in texts.items():
@@ -203,7 +207,7 @@ def main() -> None:
     print(f"{processor()}\nseconds of tamis, of transformers, their ratio; largest difference")
     for name in NAMES:
         if name.startswith(given.only):
-            ours, theirs = model_of(name)
+            ours, theirs = model_of(name, given.own_products)
             for pooling, sequences in texts.items():
                 compare(
                     name, Contest(ours, theirs, sequences, pooling), given.rounds, given.wall_clock
