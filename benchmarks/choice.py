@@ -2,7 +2,7 @@
 
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.choice --work FOLDER
     TAMIS_DATA=… TAMIS_MODELS=… python -m benchmarks.choice --work FOLDER --only gold --k 3 --seed 0
-    python -m benchmarks.choice --work FOLDER --show
+    python -m benchmarks.choice
 
 A cell is a system, a number of facts per choice and a seed. Cells that are in FOLDER are not
 computed again, and a training that was stopped goes on. The samples of questions are drawn once,
@@ -80,6 +80,8 @@ SAMPLE_SEED = 0
 CHECK_QUESTIONS = 200
 """How many training questions outside the sample a first step is checked on."""
 CHECKS = "checks"
+MEASURED = Path(__file__).parent / "measured" / "choice"
+"""The cells that the results were computed from."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +304,7 @@ def _mean(values: Sequence[float]) -> str:
 def comparisons(cells: Mapping[tuple[str, int], Sequence[Cell]]) -> Iterator[str]:
     """Paired randomisation tests over questions; a question's points are the mean over seeds."""
     pairs = [(BM25_GOLD, GOLD_ALONE), (ALIGNMENT_GOLD, GOLD_ALONE), (GOLD_ALONE, BM25)]
-    pairs += [(ALIGNMENT_GOLD, BM25), (BM25_GOLD, BM25)]
+    pairs += [(ALIGNMENT_GOLD, BM25), (BM25_GOLD, BM25), (PRETRAINED, BM25), (ALIGNMENT, BM25)]
     for k in sorted({k for _, k in cells}):
         for one, other in pairs:
             if (one, k) not in cells or (other, k) not in cells:
@@ -360,7 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="benchmarks.choice", description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--work", type=Path, help="where cells are kept; default: those measured")
     parser.add_argument("--only", action="append", choices=SYSTEMS, default=[])
     parser.add_argument("--k", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
@@ -369,12 +371,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(Sizes(), name))
     parser.add_argument("--base", default=Sizes().base, help="a folder of TAMIS_MODELS")
     given = parser.parse_args(arguments)
-    if not given.show:
+    work = given.work or MEASURED
+    if given.work and not given.show:
         asked = Sizes(given.train, given.test, given.evidence, given.evidence_depth, given.base)
-        run(
-            given.work, settled_sizes(given.work, asked), given.only or SYSTEMS, given.k, given.seed
-        )
-    show(given.work)
+        run(work, settled_sizes(work, asked), given.only or SYSTEMS, given.k, given.seed)
+    show(work)
 
 
 def run(work: Path, sizes: Sizes, systems: Sequence[str], k: int, seed: int) -> None:

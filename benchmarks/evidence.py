@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     known, rest = parser.parse_known_args(arguments)
     if known.what == "table2":
-        work = ["--work", str(known.work)] if known.work else []
+        work = ["--work", str(known.work)] if known.work else []  # the rest is for it alone
         importlib.import_module(TABLE2_MODULE).main([*work, *rest])
         return
     if rest:
@@ -51,7 +51,10 @@ def main(arguments: list[str] | None = None) -> None:
     )
     data, models = (Path(os.environ.get(name, "")) for name in ("TAMIS_DATA", "TAMIS_MODELS"))
     study = Study(settings, data / "multirc", models, known.work or MEASURED, known.threads)
-    study.run(parse_time(known.max_time, "m") if known.max_time != "0m" else 0.0)
+    if known.max_time == "0m":
+        study = study.as_kept()
+    else:
+        study.run(parse_time(known.max_time, "m"))
     if known.what == "table1":
         print_table1(study)
         return

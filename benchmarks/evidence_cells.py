@@ -81,7 +81,6 @@ class Study:
     ) -> None:
         self.settings, self.models, self.work, self.threads = settings, models, work, threads
         self._multirc = multirc
-        work.mkdir(parents=True, exist_ok=True)
 
     @cached_property
     def all_data(self) -> EvidenceData:
@@ -136,6 +135,7 @@ class Study:
     def run(self, seconds: float) -> None:
         """Make cells that are not there until the time is over; what was begun is ended."""
         end = time.monotonic() + seconds
+        self._settle()
         for name, make in self.names():
             if self.cell(name) is not None:
                 continue
@@ -148,6 +148,25 @@ class Study:
             with new_file(self.work / f"{name}.json", force=True) as path:
                 path.write_text(json.dumps(cell), "utf-8")
             print(f"{name}: {cell['seconds']:,.0f} s", flush=True)
+
+    def as_kept(self) -> Study:
+        """The study whose cells the folder has, with their settings."""
+        path = self.work / "settings.json"
+        kept = json.loads(path.read_text("utf-8")) if path.exists() else asdict(self.settings)
+        return Study(StudySettings(**kept), self._multirc, self.models, self.work, self.threads)
+
+    def _settle(self) -> None:
+        """Keep the settings of the folder's cells; cells of other settings are refused."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        path, settings = self.work / "settings.json", asdict(self.settings)
+        if path.exists() and (kept := json.loads(path.read_text("utf-8"))) != settings:
+            names = [name for name, value in settings.items() if kept.get(name) != value]
+            raise InputError(
+                f"the cells in {self.work} have other settings: {', '.join(names)}",
+                hint="name another folder with --work",
+            )
+        with new_file(path, force=True) as new:
+            new.write_text(json.dumps(settings, indent=1) + "\n", "utf-8")
 
     def model_folder(self, name: str) -> Path:
         """Where a trained model lies."""

@@ -168,18 +168,18 @@ def _values(cell: Cell) -> tuple[Any, Any]:
 
 
 def overlap(ours: Cell, theirs: Cell) -> float:
-    """Of the sentences that we select rightly, the share that the others select too."""
+    """Of the sentences that the others select rightly, the share that we select too."""
     shared = [
-        place in others
-        for places, others in zip(ours["right"], theirs["selected"], strict=True)
-        for place in places
+        place in places
+        for places, others in zip(ours["right"], theirs["right"], strict=True)
+        for place in others
     ]
     return float(np.mean(shared)) if shared else float("nan")
 
 
 def _print_overlap(study: Study) -> None:
-    """Section 4.2: how many of an arm's right sentences BM25 and alignment select too."""
-    print("\n| rightly selected sentences of | also of | ours | paper |\n|---|---|---|---|")
+    """Section 4.2: how many of the right sentences of BM25 and alignment an arm selects too."""
+    print("\n| of the right sentences of | selected by | ours | paper |\n|---|---|---|---|")
     paper = {("gold", "bm25"): 48.5, ("gold", "alignment"): 47.6}
     paper |= {
         (teacher, teacher): value for teacher, value in zip(TEACHERS, (55.6, 55.1), strict=True)
@@ -187,9 +187,8 @@ def _print_overlap(study: Study) -> None:
     for (arm, teacher), figure in paper.items():
         ours, theirs = study.cell(f"arm.{arm}.0"), study.cell(f"{teacher}.{study.settings.query}")
         if ours and theirs:
-            share = overlap(ours, theirs)
             name = "gold" if arm == "gold" else f"{arm}, then gold"
-            print(f"| {name} | {teacher} | {100 * share:.1f} | {figure:.1f} |")
+            print(f"| {teacher} | {name} | {100 * overlap(ours, theirs):.1f} | {figure:.1f} |")
 
 
 def print_figure1(study: Study) -> None:
@@ -222,4 +221,4 @@ def draw_figure1(study: Study) -> str:
         x_labels={float(n): str(n) for n in range(1, layers + 1)},
     )  # fmt: skip
     title = "Attention of the classification token to words that question and sentence share"
-    return str(stacked_file(title, [panel], ["by layer; one half: as much as other words"]))
+    return str(stacked_file(title, [panel], [line.name for line in lines]))
