@@ -211,6 +211,14 @@ def test_answers_are_measured_by_the_official_rules() -> None:
     assert 0.1 <= rows.threshold().value < 0.9
 
 
+def test_a_threshold_just_below_the_least_score_calls_every_answer_correct() -> None:
+    score = np.array([0.9, 0.1], np.float32)
+    rows = AnswerScores(np.array([0, 0]), np.array([True, True]), score)
+    threshold = rows.threshold()
+    assert threshold.value < float(score[1]) == np.float32(threshold.value)
+    assert rows.measures(threshold.value)["official"]["f1_m"] == threshold.f1_m == 1.0
+
+
 def test_the_classifier_learns_answers_as_classes(
     data: EvidenceData, tiny_cross_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
