@@ -319,11 +319,26 @@ def test_the_command_line_prints_a_row_a_query(
     forms = [option for form in QUERY_FORMS for option in ("--query", form)]
     assert tamis(["task", "evidence", str(folder), *forms]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[2:]] == list(QUERY_FORMS)
+    assert [line.split()[0] for line in lines[3:]] == list(QUERY_FORMS)
     assert lines[0] == "toy, test: bm25"
     assert tamis(["task", "evidence", str(folder), *forms, "-o", "x"]) == 2
     assert tamis(["task", "evidence", str(folder), "--query", "correct answers"]) == 1
     assert "there is no query 'correct answers'" in capsys.readouterr().err
+
+
+def test_the_command_line_says_where_the_rules_were_tuned_and_how_well(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / "qrels/train.tsv").open("a") as file:
+        file.write("q2\tp1.1\t1\n")  # no rule selects this and the rest
+    command = ["task", "evidence", str(folder), "--tune-split", "train"]
+    assert tamis([*command, "--json"]) == 0
+    (system,) = json.loads(capsys.readouterr().out)["systems"]
+    assert tamis(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "1 question tested; rules tuned on 2 questions of train"
+    assert lines[2].endswith("tuned F1") and lines[3].endswith(f"  {system['tuned_f1']:.4f}")
+    assert system["tuned_f1"] != system["f1"]
 
 
 def test_an_output_that_is_there_is_refused_before_the_work(
