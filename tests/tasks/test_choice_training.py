@@ -182,6 +182,23 @@ def test_no_test_question_is_in_any_training_step(
     assert "1 question not learnt from" in capsys.readouterr().err
 
 
+def test_no_question_of_dev_is_learnt_from_unless_dev_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = [json.loads(line) for line in Path("arc/train.jsonl").read_text("utf-8").splitlines()]
+    dev = [
+        {**record, "id": f"dev{n}", "question": f"{record['question'].title()}?"}
+        for n, record in enumerate(train[3:5])
+    ]
+    Path("arc/dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in dev), "utf-8")
+    for split, learnt, message in (("train", 6 - 1 - 2, "3 questions not"), ("dev", 2, "")):
+        options = ["--split", split, "--labels", "gold", "-o", split, "--json"]
+        assert run([*TRAIN, *SHORT, *options]) == 0, capsys.readouterr().err
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)["questions"] == learnt
+        assert message in printed.err and ("not learnt from" in printed.err) == bool(message)
+
+
 def test_a_test_split_is_not_learnt_from(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for data in (["arc", "--split", "test"], ["arc/test.jsonl"]):
         arguments = ["task", "choice-train", *data, *TRAIN[3:], "--labels", "gold", "-o", "model"]

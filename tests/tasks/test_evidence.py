@@ -174,6 +174,19 @@ def test_the_tuned_rule_is_the_best_there_is() -> None:
     assert every.rule == Rule("top", 3)
 
 
+def test_a_question_without_a_relevant_sentence_is_refused_where_a_rule_is_tuned(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run.from_dict({"q1": {"a": 2.0, "b": 1.0}, "q2": {"c": 2.0, "d": 1.0}})
+    with pytest.raises(InputError, match="question 'q2' has no relevant sentence") as raised:
+        tune_rule(run, {"q1": {"a"}, "q2": set()})
+    assert raised.value.hint
+    judgements = folder / "qrels/train.tsv"
+    judgements.write_text(judgements.read_text().replace("q2\tp1.2\t1", "q2\tp1.2\t0"))
+    assert tamis(["task", "evidence", str(folder), "--tune-split", "train"]) == 1
+    assert "question 'q2' has no relevant sentence" in capsys.readouterr().err
+
+
 def test_autorocc_differs_from_the_f1_of_means() -> None:
     selected = {"q1": {"a", "b", "c", "d"}, "q2": {"x", "y"}}
     relevant = {"q1": {"a", "e"}, "q2": {"z"}}
@@ -253,6 +266,8 @@ def bad(folder: Path, file: str, line: int, change: dict[str, Any]) -> None:
         ("corpus.jsonl", 2, {"position": "last"}, "'p1.1' has the position 'last'"),
         ("queries.jsonl", 4, {"paragraph": "p9"}, "'q4' asks about paragraph 'p9'"),
         ("queries.jsonl", 1, {"answers": "Ada"}, "'q1' has answers that cannot be read"),
+        ("queries.jsonl", 1, {"answers": '"Ada"'}, "'q1' has answers that cannot be read"),
+        ("queries.jsonl", 3, {"answers": {"text": "Bob", "correct": True}}, "'q3' has answers"),
         ("queries.jsonl", 2, {"answers": [{"correct": True}]}, "'q2' has answers that"),
         ("queries.jsonl", 2, {"answers": [{"text": "a", "correct": 1}]}, "'q2' has answers that"),
     ],
@@ -304,11 +319,26 @@ def test_the_command_line_prints_a_row_a_query(
     forms = [option for form in QUERY_FORMS for option in ("--query", form)]
     assert tamis(["task", "evidence", str(folder), *forms]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[2:]] == list(QUERY_FORMS)
+    assert [line.split()[0] for line in lines[3:]] == list(QUERY_FORMS)
     assert lines[0] == "toy, test: bm25"
     assert tamis(["task", "evidence", str(folder), *forms, "-o", "x"]) == 2
     assert tamis(["task", "evidence", str(folder), "--query", "correct answers"]) == 1
     assert "there is no query 'correct answers'" in capsys.readouterr().err
+
+
+def test_the_command_line_says_where_the_rules_were_tuned_and_how_well(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / "qrels/train.tsv").open("a") as file:
+        file.write("q2\tp1.1\t1\n")  # no rule selects this and the rest
+    command = ["task", "evidence", str(folder), "--tune-split", "train"]
+    assert tamis([*command, "--json"]) == 0
+    (system,) = json.loads(capsys.readouterr().out)["systems"]
+    assert tamis(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "1 question tested; rules tuned on 2 questions of train"
+    assert lines[2].endswith("tuned F1") and lines[3].endswith(f"  {system['tuned_f1']:.4f}")
+    assert system["tuned_f1"] != system["f1"]
 
 
 def test_an_output_that_is_there_is_refused_before_the_work(

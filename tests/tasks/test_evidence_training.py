@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from tamis.errors import InputError
+from tamis.tasks import evidence, evidence_data
 from tamis.tasks.answer_classifier import (
     AnswerScores,
     answer_examples,
@@ -18,6 +21,7 @@ from tamis.tasks.answer_classifier import (
 )
 from tamis.tasks.evidence import open_selector, rank_sentences
 from tamis.tasks.evidence_data import QUERY_FORMS, Answer, EvidenceData, Question
+from tamis.tasks.evidence_selection import tune_rule
 from tamis.tasks.evidence_training import (
     check_against_teacher,
     gold_examples,
@@ -32,6 +36,7 @@ from tamis.training.trainer import Job
 from tamis.types import Document, Pairs, Qrels, Run, Scores
 from tamis.types.pipeline import Scale
 
+PAGE = Path(__file__).parents[2] / "docs/how-to/task-evidence.md"
 TEXTS = {
     "p1": ("the drum sieve", "a net", "the grain flour sort"),
     "p2": ("a fish net", "the drum"),
@@ -150,6 +155,34 @@ def test_no_tested_question_is_learnt_from(
             assert sorted(texts) == sorted(expected), "q4 repeats a tested question"
 
 
+def test_the_page_tunes_a_trained_selector_on_questions_it_did_not_learn_from(
+    data: EvidenceData, tiny_cross_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = re.findall(r"```python skip\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    other = Question("q4", "flour sort", "p3")
+    data = replace(data, questions={**data.questions, "q4": other})
+    jobs: list[Job] = []
+    tuned: list[str] = []
+    train = loop.train
+
+    def train_spy(job: Job, **options: Any) -> Any:
+        jobs.append(job)
+        return train(job, **options)
+
+    def tune_spy(run: Run, relevant: Any) -> Any:
+        tuned.extend(run)
+        return tune_rule(run, relevant)
+
+    monkeypatch.setattr(loop, "train", train_spy)
+    monkeypatch.setattr(evidence, "tune_rule", tune_spy)
+    monkeypatch.setattr(evidence_data, "read_evidence", lambda _: data)
+    monkeypatch.chdir(tmp_path)
+    Path("minilm").symlink_to(tiny_cross_encoder)
+    exec(code, {})
+    learnt = {job.examples.queries.ids[n] for job in jobs for n in job.examples.query.tolist()}
+    assert len(jobs) == 2 and learnt and tuned and not learnt & {*tuned}
+
+
 def test_a_trained_selector_ranks_what_it_learnt(
     data: EvidenceData, tiny_cross_encoder: Path, tmp_path: Path
 ) -> None:
@@ -209,6 +242,14 @@ def test_answers_are_measured_by_the_official_rules() -> None:
     assert (measures["f1_a"], measures["em0"]) == (pytest.approx(0.5), 0.5)
     assert set(rows.measures(0.5)["super_glue"]) == {"f1_m", "f1_a", "exact_match"}
     assert 0.1 <= rows.threshold().value < 0.9
+
+
+def test_a_threshold_just_below_the_least_score_calls_every_answer_correct() -> None:
+    score = np.array([0.9, 0.1], np.float32)
+    rows = AnswerScores(np.array([0, 0]), np.array([True, True]), score)
+    threshold = rows.threshold()
+    assert threshold.value < float(score[1]) == np.float32(threshold.value)
+    assert rows.measures(threshold.value)["official"]["f1_m"] == threshold.f1_m == 1.0
 
 
 def test_the_classifier_learns_answers_as_classes(

@@ -47,6 +47,8 @@ FACTS = Annotated[
         "-c", "--collection", metavar="FACTS", help="The facts: a collection or an index."
     ),
 ]
+DEFAULT_SPLIT = "dev"
+"""What is answered unless another split is named, and so is not learnt from unless it is named."""
 DEPTH = Annotated[
     int, typer.Option("--depth", metavar="K", min=1, help="Facts per choice: BM25's first K.")
 ]
@@ -68,7 +70,7 @@ def choice(
     where: DeviceOptions,
     split: Annotated[
         str, typer.Option("--split", metavar="NAME", help="The split of a folder to answer.")
-    ] = "dev",
+    ] = DEFAULT_SPLIT,
     depth: DEPTH = 3,
     evidence: Annotated[
         int | None,
@@ -191,9 +193,9 @@ def choice_train(
     from tamis.training.precision import Placement
 
     settings = {**settings_of(setting or []), "seed": str(seed)}
-    questions, test = _read_training_questions(data, split, read)
+    questions, held_out = _read_training_questions(data, split, read)
     with _open_index(collection, read) as index:
-        example_sets = _label(questions, test, index, labels, depth, sample, seed, threads)
+        example_sets = _label(questions, held_out, index, labels, depth, sample, seed, threads)
         trained = train_choice(
             example_sets, index, base=base, out=output, recipe=recipe, settings=settings,
             max_time=max_time, threads=threads, resume=resume, force=force,
@@ -205,7 +207,7 @@ def choice_train(
 
 def _label(
     questions: Sequence[Question],
-    test: Sequence[Question],
+    held_out: Sequence[Question],
     index: Index,
     labels: Sequence[str],
     depth: int,
@@ -217,9 +219,9 @@ def _label(
     from tamis.tasks.choice_training import GOLD, draw_questions, label_choices, without_test
 
     _check_labels(labels)
-    drawn = draw_questions(without_test(questions, test), sample, seed)
+    drawn = draw_questions(without_test(questions, held_out), sample, seed)
     scorers = {name: open_model(name, index, threads=threads) for name in labels if name != GOLD}
-    return label_choices(drawn, index, labels, scorers, depth, test=test, threads=threads)
+    return label_choices(drawn, index, labels, scorers, depth, test=held_out, threads=threads)
 
 
 def _check_labels(labels: Sequence[str]) -> None:
@@ -233,24 +235,26 @@ def _check_labels(labels: Sequence[str]) -> None:
 def _read_training_questions(
     data: str, split: str, read: ReadOptions
 ) -> tuple[list[Question], list[Question]]:
-    """The questions to learn from, and all those of the test splits beside them."""
+    """The questions to learn from, and those of the test splits and of dev beside them."""
     from tamis.errors import InputError
     from tamis.splits import is_test
     from tamis.tasks.choice_questions import question_files
 
     files = question_files(data)
-    name = Path(data).stem if Path(data).is_file() else split
-    if is_test(name):
+    learnt = Path(data).stem if Path(data).is_file() else split
+    if is_test(learnt):
         raise InputError(
-            f"{name} is a test split, which is not learnt from", hint="learn from another split"
+            f"{learnt} is a test split, which is not learnt from", hint="learn from another split"
         )
     questions = _read_questions(data, split, read)
-    tests = [
-        _read_questions(str(file), name, read) for name, file in files.items() if is_test(name)
-    ]
-    if not tests:
+    if not any(map(is_test, files)):
         say(f"note: {data} has no test split, so no test question is left out of the training")
-    return questions, [question for test in tests for question in test]
+    held_out = [
+        _read_questions(str(file), name, read)
+        for name, file in files.items()
+        if is_test(name) or (name == DEFAULT_SPLIT and name != learnt)
+    ]
+    return questions, [question for part in held_out for question in part]
 
 
 def _read_questions(data: str, split: str, read: ReadOptions) -> list[Question]:

@@ -115,7 +115,8 @@ def evidence(
     if json:
         show_json("evidence", record)
     else:
-        show(_evidence_table(rows, f"{read.name}, {tested}: {model}"))
+        show(f"{read.name}, {tested}: {model}", _splits_line(rows[0], tuned_on))
+        show(_evidence_table(rows))
     for row in rows:
         _say_truncated(row)
     if output is not None:
@@ -123,14 +124,23 @@ def evidence(
         say(f"ranking and selection: {output}")
 
 
-def _evidence_table(rows: list[Evidence], title: str) -> Table:
-    table = plain_table(title=title, title_justify="left")
+def _splits_line(row: Evidence, tuned_on: str) -> str:
+    """How many questions are tested, and on which others the rules were tuned."""
+    from tamis.collection.loss_notes import counted
+
+    tested, tuned = (counted(n, "question") for n in (row.measures.questions, row.tuned.questions))
+    return f"{tested} tested; rules tuned on {tuned} of {tuned_on}"
+
+
+def _evidence_table(rows: list[Evidence]) -> Table:
+    table = plain_table()
     table.add_column("query")
     for name in ("P", "R", "F1", "P@1", "AutoROCC F1", "selected"):
         table.add_column(name, justify="right")
     table.add_column("rule")
+    table.add_column("tuned F1", justify="right")
     for row in rows:
-        table.add_row(row.query, *_cells(row), str(row.tuned.rule))
+        table.add_row(row.query, *_cells(row), str(row.tuned.rule), f"{row.tuned.f1:.4f}")
     return table
 
 

@@ -81,7 +81,8 @@ class AnswerScores:
 
     def measures(self, threshold: float) -> dict[str, Any]:
         """MultiRC's official measures, and those of Hugging Face's `super_glue`."""
-        columns = self.question, self.correct, self.score > threshold
+        called = self.score.astype(np.float64) > threshold  # as tuned; float32 would round it
+        columns = self.question, self.correct, called
         official, theirs = answer_measures(*columns), super_glue_measures(*columns)
         return {"official": asdict(official), "super_glue": asdict(theirs)}
 

@@ -224,7 +224,9 @@ def _choices_of(record: Mapping[str, Any]) -> Any:
 def _read_choices(record: Mapping[str, Any]) -> tuple[Choice, ...]:
     listed = _choices_of(record)
     if isinstance(listed, Mapping) and isinstance(listed.get("text"), list):
-        labels = listed.get("label") or ascii_uppercase[: len(listed["text"])]
+        labels = listed.get("label", list(ascii_uppercase[: len(listed["text"])]))
+        if not isinstance(labels, list):
+            raise _BadQuestionError("the choices have no list of labels", CHOICES_HINT)
         if len(labels) != len(listed["text"]):
             raise _BadQuestionError(
                 "labels and texts of the choices differ in number", CHOICES_HINT
@@ -245,9 +247,12 @@ def _choice(number: int, value: Any) -> Choice:
     if isinstance(value, str):
         value = {"text": value}
     text = value.get("text") if isinstance(value, Mapping) else None
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not text.strip():
         raise _BadQuestionError(f"choice {number + 1} has no text", CHOICES_HINT)
-    return Choice(str(value.get("label", ascii_uppercase[number])), text)
+    label = value.get("label", ascii_uppercase[number])
+    if type(label) not in (str, int) or label == "":
+        raise _BadQuestionError(f"choice {number + 1} has no label", CHOICES_HINT)
+    return Choice(str(label), text)
 
 
 def _explanation(value: Any) -> tuple[str, ...]:

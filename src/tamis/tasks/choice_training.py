@@ -175,7 +175,7 @@ def without_test(questions: Sequence[Question], test: Sequence[Question]) -> lis
     leaks = {*held_out.leaks(_as_queries(questions))}
     if leaks:
         _log.warning(
-            "%s not learnt from: a test question, or nearly the same as one, such as %s",
+            "%s not learnt from: a held-out question, or nearly the same as one, such as %s",
             counted(len(leaks), "question"), min(leaks),
         )  # fmt: skip
     return [question for question in questions if question.id not in leaks]

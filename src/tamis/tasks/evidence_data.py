@@ -227,12 +227,18 @@ def _question(query: Query, paragraphs: Mapping[str, Any], files: _Files) -> Que
         hint = f"every question names the paragraph of some sentences in {CORPUS}"
         raise files.error(QUERIES, query.id, problem, hint)
     try:
-        answers = tuple(map(_answer, json.loads(query.fields.get(ANSWERS) or "[]")))
+        answers = _answers(json.loads(query.fields.get(ANSWERS) or "[]"))
     except (TypeError, KeyError, ValueError):
         raise files.error(
             QUERIES, query.id, "has answers that cannot be read", ANSWERS_HINT
         ) from None
     return Question(query.id, query.text, paragraph, answers)
+
+
+def _answers(entries: Any) -> tuple[Answer, ...]:
+    if not isinstance(entries, list):
+        raise TypeError("answers are a list")
+    return tuple(map(_answer, entries))
 
 
 def _answer(entry: Any) -> Answer:

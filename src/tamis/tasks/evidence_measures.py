@@ -85,12 +85,7 @@ def evidence_values(
     ([0.5, 1.0], [1.0, 0.5], 0.75)
     """
     questions = tuple(sorted(relevant, key=str.encode))
-    without = [question for question in questions if not relevant[question]]
-    if without or not questions:
-        raise InputError(
-            f"question {without[0]!r} has no relevant sentence" if without else "no questions",
-            hint="precision and recall need a sentence judged relevant for every question",
-        )
+    check_relevant({question: relevant[question] for question in questions})
     chosen = [selected.get(question, frozenset()) for question in questions]
     hits = np.array([len(s & relevant[q]) for q, s in zip(questions, chosen, strict=True)], float)
     sizes = np.array([len(sentences) for sentences in chosen], np.int64)
@@ -102,6 +97,21 @@ def evidence_values(
         sizes,
         np.array([counts.get(question, 0) for question in questions], float),
     )
+
+
+def check_relevant(relevant: Mapping[str, Set[str]]) -> None:
+    """Refuse questions of which one has no relevant sentence, or no questions at all.
+
+    >>> check_relevant({"q1": {"a"}, "q2": set()})
+    Traceback (most recent call last):
+    tamis.errors.InputError: question 'q2' has no relevant sentence
+    """
+    without = [question for question, sentences in relevant.items() if not sentences]
+    if without or not relevant:
+        raise InputError(
+            f"question {without[0]!r} has no relevant sentence" if without else "no questions",
+            hint="precision and recall need a sentence judged relevant for every question",
+        )
 
 
 def f1_of_means_test(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import InputError
 from tamis.labels.weak import MAX_WEAK_LABEL, scale_scores
+from tamis.tasks.evidence_measures import check_relevant
 from tamis.tasks.multirc_measures import f1_of
 from tamis.types import Run
 
@@ -88,6 +89,7 @@ def tune_rule(run: Run, relevant: Mapping[str, Set[str]]) -> Tuned:
     names = run.docs.take(run.doc)
     question = np.repeat(np.arange(len(run)), run.sizes())
     wanted = [relevant[name] for name in run.queries.ids]
+    check_relevant(dict(zip(run.queries.ids, wanted, strict=True)))
     hit = np.array([name in wanted[q] for name, q in zip(names, question.tolist(), strict=True)])
     sizes = np.array([len(sentences) for sentences in wanted], float)
     best: Tuned | None = None
