@@ -58,7 +58,7 @@ def test_a_model_is_used_where_there_is_one(
     monkeypatch.setattr(demo, "has_model", lambda: True)
     monkeypatch.setattr(demo, "DEFAULT_BASE", str(tmp_path / "tiny"))
     monkeypatch.setattr(demo, "QUICK", 0.7)
-    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", 24)
     sieve = demo.run_demo(tmp_path / "s", quick=True)
     names = {system.name for system in sieve.result.systems}
     assert {"BM25", "base model"} <= names

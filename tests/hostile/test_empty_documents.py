@@ -160,7 +160,7 @@ def test_a_model_is_trained_and_a_sieve_made(
     docs: Path, model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", "24")
+    monkeypatch.setattr("tamis.fitting.candidate_models.MAX_LENGTH", 24)
     request = FitRequest(
         "docs", Path("a.sieve"), str(model), depth=10, max_time=900.0, threads=1
     )  # fmt: skip
