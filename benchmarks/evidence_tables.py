@@ -88,9 +88,9 @@ def _row(study: Study, row: str) -> list[str]:
 
 
 def _mean(values: Sequence[float]) -> str:
-    """The mean in percent, with Student's interval where there are several seeds."""
+    """The mean in percent, with Student's interval where there are three seeds at least."""
     text = f"{100 * np.mean(values):.1f}"
-    interval = t_interval(values) if len(values) > 1 else None
+    interval = t_interval(values) if len(values) > 2 else None
     return f"{text} ± {50 * (interval.high - interval.low):.1f}" if interval else text
 
 
