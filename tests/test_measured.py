@@ -1,5 +1,6 @@
 """The tables of the results are those that the kept values of every query give."""
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -23,6 +24,18 @@ def test_the_tables_of_the_results_are_what_was_measured() -> None:
     rows = [line for line in table() if line]
     assert len(rows) > 60
     assert [line for line in rows if line not in page] == []
+
+
+@pytest.mark.parametrize(("benchmark", "page"), [("evidence", "evidence"), ("choice", "choice")])
+def test_the_tables_of_a_study_are_those_of_its_cells(
+    benchmark: str, page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(f"benchmarks.{benchmark}")
+    for arguments in (["table1"], ["figure1"]) if benchmark == "evidence" else ([],):
+        module.main(arguments)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    text = (ROOT / "docs" / "results" / f"{page}.md").read_text("utf-8").splitlines()
+    assert len(rows) > 10 and [row for row in rows if row not in text] == []
 
 
 def test_what_the_results_say_was_tried_is_what_was_kept() -> None:
