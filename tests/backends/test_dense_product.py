@@ -65,6 +65,12 @@ def test_gradients_are_those_of_float64(wanted: tuple[bool, ...]) -> None:
             assert torch.allclose(leaf.grad.double(), double.grad, rtol=1e-4, atol=1e-4)
 
 
+def test_few_counts_of_rows_are_multiplied() -> None:
+    counts = [_dense_product.padded_count(count) for count in range(1, 1025)]
+    assert all(count <= padded < count * 1.125 + 8 for count, padded in enumerate(counts, 1))
+    assert len(set(counts)) < 45 and counts[-1] == 1024
+
+
 def test_other_kinds_are_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*tensors: object) -> None:
         raise AssertionError("oneDNN was asked")

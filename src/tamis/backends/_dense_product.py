@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 X86 = ("x86_64", "AMD64")
 
@@ -59,8 +59,30 @@ def _has_onednn() -> bool:
 
 
 def _product(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
-    return product
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(
+        _padded(states), weight, bias, "none", [], ""
+    )
+    return product[: len(states)]
+
+
+def _padded(rows: Tensor) -> Tensor:
+    """The rows, and as many of zeros as make one of few counts.
+
+    oneDNN keeps a kernel, and memory for it, for each count of rows that it has seen: two gigabytes
+    for all counts up to a thousand.
+    """
+    extra = padded_count(len(rows)) - len(rows)
+    return pad(rows, (0, 0, 0, extra)) if extra else rows
+
+
+def padded_count(count: int) -> int:
+    """The next of eight counts between a power of two and its double.
+
+    >>> [padded_count(count) for count in (1, 9, 100, 128, 129, 1000)]
+    [8, 16, 104, 128, 144, 1024]
+    """
+    step = max(8, 1 << max(0, (count - 1).bit_length() - 4))
+    return -(-count // step) * step
 
 
 class _DenseProduct(torch.autograd.Function):
@@ -78,7 +100,7 @@ class _DenseProduct(torch.autograd.Function):
         of_states, of_weight, of_bias = ctx.needs_input_grad
         return (
             _product(gradient, weight.t(), None) if of_states else None,
-            _product(gradient.t(), states.t(), None) if of_weight else None,
+            _product(_padded(gradient).t(), _padded(states).t(), None) if of_weight else None,
             gradient.sum(0) if of_bias else None,
         )
 
