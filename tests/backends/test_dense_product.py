@@ -65,6 +65,15 @@ def test_gradients_are_those_of_float64(wanted: tuple[bool, ...]) -> None:
             assert torch.allclose(leaf.grad.double(), double.grad, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [7, 8])
+def test_a_product_may_be_added_to_in_place(rows: int) -> None:
+    states, weight, bias = tensors(rows, 5, 3)
+    assert states is not None and weight is not None
+    added = dense_product(states.requires_grad_(), weight, bias).add_(1.0)
+    added.sum().backward()  # type: ignore[no-untyped-call]
+    assert torch.allclose(added.double(), exact(states, weight, bias) + 1, atol=REACH)
+
+
 def test_few_counts_of_rows_are_multiplied() -> None:
     counts = [_dense_product.padded_count(count) for count in range(1, 1025)]
     assert all(count <= padded < count * 1.125 + 8 for count, padded in enumerate(counts, 1))
