@@ -1,8 +1,8 @@
 """x Wᵀ + b on a processor by oneDNN, whose kernels are compiled for the processor that is there.
 
 torch multiplies float32 by MKL, which uses half of the width of AMD's vectors. Where oneDNN applies
-it is 1.8 to 2.2 times as fast on an AMD EPYC with AVX-512 (Zen 5), and as fast on others
-(`python -m benchmarks.dense_product`). The sums are those of float32 in another order.
+it is 1.6 to 1.9 times as fast on an AMD EPYC with AVX-512 (Zen 5); other processors were not
+measured (`python -m benchmarks.dense_product`). The sums are those of float32 in another order.
 """
 
 from __future__ import annotations
